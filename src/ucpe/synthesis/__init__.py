@@ -1,0 +1,1 @@
+"""360 degree footage to camera-diverse training clips."""

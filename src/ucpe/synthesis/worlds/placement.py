@@ -1,0 +1,112 @@
+"""Where sampled objects stand: around a clear middle, each seen beside the others."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from ucpe.synthesis.worlds.objects import make_thing
+from ucpe.synthesis.worlds.shapes import Motion, Thing
+from ucpe.synthesis.worlds.surroundings import Surroundings
+from ucpe.synthesis.worlds.words import COLORS, INDOOR_OBJECTS, OUTDOOR_OBJECTS, UNCOLORED
+
+CLEAR_RADIUS = 4.6
+"""Metres around the origin that outdoor objects leave free, moving ones too."""
+
+INDOOR_SCALE = {"ball": 0.35, "column": 0.44, "cube": 0.3}
+"""Scale of outdoor objects that also stand in rooms."""
+
+CLASHING = {"grass": ("green",), "sand": ("yellow",), "snow": ("white",), "earth": ("red",), "paving": ("black",)}
+"""Colours too close to the ground's."""
+
+
+def scatter(ground: str, generator: np.random.Generator, moving: bool, count: int | None) -> tuple[Thing, ...]:
+    """Outdoor objects, the first ahead (+z), the others spread to both sides and around."""
+    count = int(generator.integers(2, 4)) if count is None else count
+    bearings = _bearings(count, generator)
+    movers = set(range(int(generator.integers(1, 3)))) if moving else set()
+    colors = _colors(count, generator, CLASHING[ground])
+    things = []
+    for index, (bearing, room) in enumerate(bearings):
+        names = ("balloon", "ball", "cube") if index in movers else OUTDOOR_OBJECTS
+        name = str(generator.choice(names))
+        motion = _outdoor_motion(name, bearing, generator) if index in movers else None
+        seed = int(generator.integers(2**31))
+        thing = make_thing(name, None if name in UNCOLORED else colors[index], yaw=_facing(bearing, generator), seed=seed)
+        reach = thing.radius + (motion.reach if motion else 0.0)
+        near = max(CLEAR_RADIUS + reach, reach / math.sin(min(room, 1.4)))
+        distance = near + generator.uniform(1.0, 5.0)
+        position = (distance * math.sin(bearing), distance * math.cos(bearing))
+        things.append(make_thing(name, thing.color, position, thing.yaw, seed, motion))
+    return tuple(things)
+
+
+def furnish(
+    surroundings: Surroundings, walls: str, generator: np.random.Generator, moving: bool, count: int | None
+) -> tuple[Thing, ...]:
+    """Furniture along the walls of a room, away from its corners."""
+    count = int(generator.integers(3, 6)) if count is None else count
+    bearings = _bearings(count, generator)
+    movers = {0} if moving else set()
+    colors = _colors(count, generator, (walls,))
+    place = surroundings.place
+    things = []
+    for index, (bearing, _) in enumerate(bearings):
+        name = "ball" if index in movers else str(generator.choice(INDOOR_OBJECTS))
+        seed = int(generator.integers(2**31))
+        scale = INDOOR_SCALE.get(name, 1.0)
+        color = None if name in UNCOLORED else colors[index]
+        motion = Motion(hop=generator.uniform(0.6, 1.1), period=generator.uniform(1.6, 2.6)) if index in movers else None
+        radius = make_thing(name, color, seed=seed, scale=scale).radius
+        x, z = math.sin(bearing), math.cos(bearing)
+        inset = radius + 0.12
+        to_x = ((place[3] if x > 0 else -place[2]) - inset) / max(abs(x), 1e-9)
+        to_z = ((place[5] if z > 0 else -place[4]) - inset) / max(abs(z), 1e-9)
+        distance = min(to_x, to_z)
+        wall_yaw = (90.0 if x > 0 else -90.0) if to_x < to_z else (0.0 if z > 0 else 180.0)
+        things.append(make_thing(name, color, (distance * x, distance * z), wall_yaw, seed, motion, scale))
+    return tuple(things)
+
+
+def _bearings(count: int, generator: np.random.Generator) -> list[tuple[float, float]]:
+    """Azimuth of each object and the half angle it may fill without hiding another, in radians."""
+    if count < 0 or count > 12:
+        raise ValueError(f"a world holds 0 to 12 objects, got {count}")
+    if count <= 3:
+        side = generator.choice((-1.0, 1.0))
+        ahead = generator.uniform(-16, 16)
+        spread = [ahead, ahead + side * generator.uniform(48, 78), ahead - side * generator.uniform(48, 110)]
+        return [(math.radians(bearing), math.radians(24)) for bearing in spread[:count]]
+    step = 360.0 / count
+    start = generator.uniform(-0.25, 0.25) * step
+    result = []
+    for index in range(count):
+        jitter = generator.uniform(-0.12, 0.12) * step if index else 0.0
+        result.append((math.radians((start + index * step + jitter + 180) % 360 - 180), math.radians(0.36 * step)))
+    return result
+
+
+def _colors(count: int, generator: np.random.Generator, avoid: tuple[str, ...]) -> list[str]:
+    """Colour words, all different while there are enough."""
+    words = [word for word in COLORS if word not in avoid]
+    order = [str(word) for word in generator.permutation(words)]
+    return [order[index % len(order)] for index in range(count)]
+
+
+def _facing(bearing: float, generator: np.random.Generator) -> float:
+    """Yaw in degrees that turns an object's front roughly to the origin."""
+    return math.degrees(bearing) + float(generator.uniform(-30, 30))
+
+
+def _outdoor_motion(name: str, bearing: float, generator: np.random.Generator) -> Motion:
+    """A motion that suits the object: balloons drift, balls hop, cubes slide and turn."""
+    across = (math.cos(bearing), -math.sin(bearing))
+    phase = float(generator.uniform(0, 1))
+    if name == "balloon":
+        drift = generator.uniform(0.5, 1.0)
+        return Motion((drift * across[0], generator.uniform(0.6, 1.2), drift * across[1]), 0.0, generator.uniform(4, 7), phase)
+    if name == "ball":
+        return Motion(hop=generator.uniform(1.5, 2.5), period=generator.uniform(1.8, 3.0), phase=phase)
+    slide = generator.uniform(1.0, 2.0)
+    return Motion((slide * across[0], 0.0, slide * across[1]), 0.0, generator.uniform(3, 6), phase, generator.uniform(-40, 40))
