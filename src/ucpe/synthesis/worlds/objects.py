@@ -14,6 +14,7 @@ from ucpe.synthesis.worlds.shading import (
     FACADE,
     FOLIAGE,
     GLOW,
+    GORES,
     PLAIN,
     PLANKS,
     SHINGLES,
@@ -201,7 +202,7 @@ def _cube(generator: np.random.Generator, paint: Color) -> list[Shape]:
 
 def _balloon(generator: np.random.Generator, paint: Color) -> list[Shape]:
     size, lift = generator.uniform(3.2, 4.2), generator.uniform(1.6, 2.6)
-    cloth = Material(paint, _mix(paint, WHITE, 0.8), STRIPES, size / 3, generator.uniform(0, 9))
+    cloth = Material(paint, _mix(paint, WHITE, 0.8), GORES, size * np.pi / 8, generator.uniform(0, 9))
     rope = Material(BARK)
     corners = [(x, z) for x in (-0.36, 0.36) for z in (-0.36, 0.36)]
     return [
@@ -312,5 +313,3 @@ BUILDERS: dict[str, Builder] = {
     "lamp": _lamp,
     "plant": _plant,
 }
-INDOOR_SCALE = {"ball": 0.35, "column": 0.42, "cube": 0.3}
-"""Objects that exist outdoors and, smaller, indoors."""

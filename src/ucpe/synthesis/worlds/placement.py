@@ -11,10 +11,10 @@ from ucpe.synthesis.worlds.shapes import Motion, Thing
 from ucpe.synthesis.worlds.surroundings import Surroundings
 from ucpe.synthesis.worlds.words import COLORS, INDOOR_OBJECTS, OUTDOOR_OBJECTS, UNCOLORED
 
-CLEAR_RADIUS = 4.6
+CLEAR_RADIUS = 4.0
 """Metres around the origin that outdoor objects leave free, moving ones too."""
 
-INDOOR_SCALE = {"ball": 0.35, "column": 0.44, "cube": 0.3}
+INDOOR_SCALE = {"ball": 0.42, "column": 0.5, "cube": 0.36}
 """Scale of outdoor objects that also stand in rooms."""
 
 CLASHING = {"grass": ("green",), "sand": ("yellow",), "snow": ("white",), "earth": ("red",), "paving": ("black",)}
@@ -27,16 +27,16 @@ def scatter(ground: str, generator: np.random.Generator, moving: bool, count: in
     bearings = _bearings(count, generator)
     movers = set(range(int(generator.integers(1, 3)))) if moving else set()
     colors = _colors(count, generator, CLASHING[ground])
+    names = _names(count, generator, OUTDOOR_OBJECTS, ("balloon", "ball", "cube"), len(movers))
     things = []
     for index, (bearing, room) in enumerate(bearings):
-        names = ("balloon", "ball", "cube") if index in movers else OUTDOOR_OBJECTS
-        name = str(generator.choice(names))
+        name = names[index]
         motion = _outdoor_motion(name, bearing, generator) if index in movers else None
         seed = int(generator.integers(2**31))
         thing = make_thing(name, None if name in UNCOLORED else colors[index], yaw=_facing(bearing, generator), seed=seed)
         reach = thing.radius + (motion.reach if motion else 0.0)
         near = max(CLEAR_RADIUS + reach, reach / math.sin(min(room, 1.4)))
-        distance = near + generator.uniform(1.0, 5.0)
+        distance = near + generator.uniform(0.6, 3.6)
         position = (distance * math.sin(bearing), distance * math.cos(bearing))
         things.append(make_thing(name, thing.color, position, thing.yaw, seed, motion))
     return tuple(things)
@@ -46,16 +46,17 @@ def furnish(
     surroundings: Surroundings, walls: str, generator: np.random.Generator, moving: bool, count: int | None
 ) -> tuple[Thing, ...]:
     """Furniture along the walls of a room, away from its corners."""
-    count = int(generator.integers(3, 6)) if count is None else count
+    count = int(generator.integers(4, 7)) if count is None else count
     bearings = _bearings(count, generator)
     movers = {0} if moving else set()
     colors = _colors(count, generator, (walls,))
+    names = _names(count, generator, INDOOR_OBJECTS, ("ball",), len(movers))
     place = surroundings.place
     things = []
     for index, (bearing, _) in enumerate(bearings):
-        name = "ball" if index in movers else str(generator.choice(INDOOR_OBJECTS))
+        name = names[index]
         seed = int(generator.integers(2**31))
-        scale = INDOOR_SCALE.get(name, 1.0)
+        scale = INDOOR_SCALE.get(name, 1.2)
         color = None if name in UNCOLORED else colors[index]
         motion = Motion(hop=generator.uniform(0.6, 1.1), period=generator.uniform(1.6, 2.6)) if index in movers else None
         radius = make_thing(name, color, seed=seed, scale=scale).radius
@@ -85,6 +86,18 @@ def _bearings(count: int, generator: np.random.Generator) -> list[tuple[float, f
         jitter = generator.uniform(-0.12, 0.12) * step if index else 0.0
         result.append((math.radians((start + index * step + jitter + 180) % 360 - 180), math.radians(0.36 * step)))
     return result
+
+
+def _names(
+    count: int, generator: np.random.Generator, words: tuple[str, ...], mobile: tuple[str, ...], movers: int
+) -> list[str]:
+    """Object names, the first `movers` of them able to move; repeated only when there are more objects than names, or as a pair."""
+    first = [str(word) for word in generator.permutation(mobile)][:movers]
+    rest = [str(word) for word in generator.permutation(words) if word not in first]
+    names = [*first, *rest, *rest][:count]
+    if count >= 3 and names[-1] in UNCOLORED and generator.random() < 0.5:
+        names[-2] = names[-1]
+    return names
 
 
 def _colors(count: int, generator: np.random.Generator, avoid: tuple[str, ...]) -> list[str]:

@@ -49,7 +49,7 @@ from ucpe.synthesis.worlds.intersect import (
 )
 from ucpe.synthesis.worlds.textures import NOISE_LEVELS, NOISE_SIZE
 
-PLAIN, BRICK, BLOCKS, FACADE, PLANKS, STRIPES, FOLIAGE, SHINGLES, CHECKS, BOOKS, GLOW, PICTURE = range(12)
+PLAIN, BRICK, BLOCKS, FACADE, PLANKS, STRIPES, GORES, FOLIAGE, SHINGLES, CHECKS, BOOKS, GLOW, PICTURE, PAINT = range(14)
 """Textures of shapes, walls and panels."""
 
 GRASS, SAND, SNOW, EARTH, PAVING = range(5)
@@ -142,7 +142,7 @@ def shade(
                 )
             if what >= SKYLINE - 8 and (what < 0 or place[INDOOR] == 0.0):
                 far = distance / look[HAZE]
-                far = 0.85 * far / (1.0 + far)
+                far = 0.6 * far / (1.0 + far)
                 hr, hg, hb = haze(look, place, dx, dy, dz)
                 red += far * (hr - red)
                 green += far * (hg - green)
@@ -203,10 +203,10 @@ def _step(low, high, value):
 @appearance
 def _hash(a, b):
     """Deterministic 0..1 value of a pair of integers."""
-    h = np.uint32(a) * np.uint32(0x9E3779B1) ^ np.uint32(b) * np.uint32(0x85EBCA77)
-    h = (h ^ (h >> np.uint32(15))) * np.uint32(0x2C1B3C6D)
-    h = h ^ (h >> np.uint32(13))
-    return np.float64(h & np.uint32(0xFFFF)) / 65535.0
+    mixed = (a * 0x9E3779B1 ^ b * 0x85EBCA77) & 0xFFFFFFFF
+    mixed = ((mixed ^ (mixed >> 15)) * 0x2C1B3C6D) & 0xFFFFFFFF
+    mixed = ((mixed ^ (mixed >> 12)) * 0x297A2D39) & 0xFFFFFFFF
+    return (mixed >> 16) / 65535.0
 
 
 @appearance
@@ -323,12 +323,12 @@ def stars(look, red, green, blue, dx, dy, dz, up, width):
         u, v, side = sy, sz, 1 if dx > 0 else 2
     else:
         u, v, side = sx, sy, 3 if dz > 0 else 4
-    u *= 26.0
-    v *= 26.0
+    u *= 30.0
+    v *= 30.0
     i, j = math.floor(u), math.floor(v)
-    if _hash(int(i) + 131 * side, int(j)) > 0.45:
-        cx = i + 0.2 + 0.6 * _hash(int(i) + 7, int(j) + 131 * side)
-        cy = j + 0.2 + 0.6 * _hash(int(i) + 91 * side, int(j) + 17)
+    if _hash(int(i) + 131 * side, int(j)) > 0.72:
+        cx = i + 0.1 + 0.8 * _hash(int(i) + 7, int(j) + 131 * side)
+        cy = j + 0.1 + 0.8 * _hash(int(i) + 91 * side, int(j) + 17)
         size = 0.035 + 13.0 * width
         away = math.sqrt((u - cx) ** 2 + (v - cy) ** 2) / size
         if away < 1.0:
@@ -585,10 +585,14 @@ def texture(materials, i, noise, u, v, span, ny):
         tone *= 1.0 - 0.6 * groove
     elif kind == STRIPES:
         blend = _pulse(v / size, 0.5, filtered)
+    elif kind == GORES:
+        blend = _pulse(u / size, 0.5, filtered)
+    elif kind == PAINT:
+        tone = 1.0 + 0.02 * coarse + 0.05 * fine
     elif kind == FOLIAGE:
-        leaf = noise_at(noise, 0.55 * u + shift, 0.55 * v, level - 0.86)
-        tone = 1.0 + 0.35 * leaf + 0.25 * fine
-        blend = min(max(0.35 + 0.35 * coarse, 0.0), 1.0)
+        leaf = noise_at(noise, 0.47 * u + shift, 0.47 * v, level - 1.09)
+        tone = 1.0 + 0.28 * leaf + 0.32 * fine
+        blend = min(max(0.4 + 0.3 * coarse + 0.25 * leaf, 0.0), 1.0)
     elif kind == SHINGLES:
         row = v / size
         course = u / (0.8 * size) + 0.5 * (int(math.floor(row)) & 1)

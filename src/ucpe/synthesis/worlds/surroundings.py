@@ -14,9 +14,11 @@ from ucpe.synthesis.worlds.shading import (
     CHECKS,
     EARTH,
     GLOW,
+    GORES,
     GRASS,
     LOOK_COLUMNS,
     MATERIAL_COLUMNS,
+    PAINT,
     PAVING,
     PICTURE,
     PLAIN,
@@ -25,7 +27,7 @@ from ucpe.synthesis.worlds.shading import (
     SNOW,
 )
 from ucpe.synthesis.worlds.shapes import Color, Material
-from ucpe.synthesis.worlds.words import FLOORS, GROUNDS, SKIES, SKYLINES, color, linear
+from ucpe.synthesis.worlds.words import COLORS, FLOORS, GROUNDS, SKIES, SKYLINES, color, linear
 
 EYE_HEIGHT = 1.6
 """Height in metres of the world's origin above the ground."""
@@ -57,23 +59,23 @@ class Light:
 LIGHTS: dict[str, Light] = {
     "clear": Light(
         (48, 110, 200), (172, 208, 236), (255, 240, 214), 1.15, (150, 185, 235), 0.62,
-        (255, 255, 255), (206, 216, 230), (0.12, 0.2), 0.7, (28, 52), 0.55, 420.0,
+        (255, 255, 255), (206, 216, 230), (0.12, 0.2), 0.7, (28, 52), 0.55, 800.0,
     ),
     "cloudy": Light(
         (62, 122, 202), (188, 212, 232), (255, 240, 218), 1.0, (165, 190, 228), 0.66,
-        (255, 255, 255), (150, 164, 186), (0.48, 0.6), 0.9, (26, 50), 0.5, 380.0,
+        (255, 255, 255), (150, 164, 186), (0.48, 0.6), 0.9, (26, 50), 0.5, 750.0,
     ),
     "overcast": Light(
         (142, 150, 160), (196, 200, 204), (236, 238, 240), 0.28, (222, 226, 232), 0.95,
-        (206, 210, 215), (132, 140, 150), (0.9, 1.0), 2.2, (40, 60), 0.08, 240.0,
+        (206, 210, 215), (132, 140, 150), (0.9, 1.0), 2.2, (40, 60), 0.08, 500.0,
     ),
     "sunset": Light(
         (70, 84, 150), (250, 176, 112), (255, 168, 84), 1.05, (190, 160, 190), 0.55,
-        (255, 178, 122), (150, 96, 120), (0.36, 0.5), 0.9, (9, 16), 0.95, 420.0,
+        (255, 178, 122), (150, 96, 120), (0.36, 0.5), 0.9, (9, 16), 0.95, 800.0,
     ),
     "twilight": Light(
         (20, 26, 66), (150, 104, 150), (206, 160, 190), 0.3, (128, 124, 190), 0.62,
-        (120, 88, 140), (52, 46, 92), (0.3, 0.42), 0.9, (12, 22), 0.3, 420.0, 0.9,
+        (120, 88, 140), (52, 46, 92), (0.3, 0.42), 0.9, (12, 22), 0.3, 800.0, 0.9,
     ),
 }  # fmt: skip
 """Light of every kind of sky."""
@@ -81,17 +83,17 @@ LIGHTS: dict[str, Light] = {
 SOILS: dict[str, tuple[int, tuple[int, int, int], tuple[int, int, int]]] = {
     "grass": (GRASS, (70, 108, 40), (140, 164, 66)),
     "sand": (SAND, (206, 170, 112), (232, 206, 156)),
-    "snow": (SNOW, (240, 243, 248), (196, 212, 234)),
+    "snow": (SNOW, (200, 208, 222), (146, 170, 206)),
     "earth": (EARTH, (138, 70, 44), (176, 104, 66)),
     "paving": (PAVING, (132, 134, 140), (186, 182, 172)),
 }
 """Texture and the two colours of every kind of ground."""
 
 SKYLINE_HUES: dict[str, tuple[tuple[int, int, int], ...]] = {
-    "mountains": ((70, 96, 150), (126, 84, 138), (150, 98, 70), (66, 122, 112)),
-    "hills": ((84, 130, 60), (150, 140, 62), (60, 124, 110), (138, 100, 62)),
-    "forest": ((36, 92, 52), (120, 104, 40), (44, 104, 100), (112, 62, 40)),
-    "city": ((178, 92, 76), (96, 120, 168), (196, 168, 112), (110, 150, 130)),
+    "mountains": ((52, 92, 176), (142, 66, 150), (176, 92, 50), (40, 134, 116)),
+    "hills": ((76, 142, 44), (190, 158, 40), (40, 132, 124), (166, 88, 46)),
+    "forest": ((30, 104, 46), (158, 124, 30), (30, 112, 112), (150, 60, 32)),
+    "city": ((196, 84, 66), (76, 112, 190), (214, 174, 84), (86, 160, 128)),
 }
 """Colours of the skyline at four quarters of the horizon, so that a picture tells which way it looks."""
 
@@ -138,7 +140,8 @@ def room(
     place[1:7] = 1.0, left, left + width, back, back + depth, EYE_HEIGHT - height
     place[10:13] = left + width / 2, EYE_HEIGHT - height + 0.35, back + depth / 2
     paint = np.array(color(walls))
-    pale = 0.55 * paint + 0.45 * np.array(linear(244, 240, 232))
+    pale = 0.72 * paint + 0.28 * np.array(linear(244, 240, 232))
+    pale *= 0.72 / pale.max()
     shift = generator.uniform(0, 9)
     order = generator.permutation(4)
     rows = [Material((0, 0, 0)).row()] * 6
@@ -148,8 +151,8 @@ def room(
         if rank == 3:
             rows[wall] = Material(tint, linear(214, 206, 194), BRICK, 0.6, shift).row()
         else:
-            rows[wall] = Material(tint, tint, PLAIN, 1.0, shift + rank).row()
-    rows[4] = Material(linear(238, 234, 226), texture=PLANKS if generator.random() < 0.5 else PLAIN, scale=1.2).row()
+            rows[wall] = Material(tint, tint, PAINT, 1.0, shift + rank).row()
+    rows[4] = Material(linear(238, 234, 226), texture=PLANKS if generator.random() < 0.5 else PAINT, scale=1.2).row()
     floors = {
         "wooden": Material(linear(164, 112, 66), texture=PLANKS, scale=0.3, shift=shift),
         "tiled": Material(linear(214, 208, 198), linear(120, 126, 136), CHECKS, 0.8, shift),
@@ -162,7 +165,7 @@ def room(
     look[18:21] *= 0.62 / max(look[18:21].max(), 1e-6)
     look[18:21] = 0.5 * look[18:21] + 0.5 * 0.42
     look[21:24] = 0.75 * look[18:21]
-    look[6:9] *= 1.6
+    look[6:9] *= 0.9
     look[30:33] = np.array(linear(255, 236, 206)) * 0.85
     return surroundings
 
@@ -310,6 +313,10 @@ def _panels(
             above, below = (tuple(generator.uniform(0.05, 0.75, 3)) for _ in range(2))
             art = Material(below, above, PICTURE, -(top + height), generator.uniform(0, 9)).row()
             panels.append([wall, middle - width, middle + width, top, top + 2 * height, *art])
+    rug = Material(color(str(generator.choice(list(COLORS)))), linear(226, 214, 190), GORES, 0.5).row()
+    x, z = generator.uniform(-1.5, 1.5), generator.uniform(-1.0, 2.0)
+    wide, deep = generator.uniform(1.4, 2.2), generator.uniform(1.0, 1.6)
+    panels.append([5, x - wide, x + wide, z - deep, z + deep, *rug])
     light = Material(linear(255, 250, 236), texture=GLOW).row()
     panels.append([4, place[10] - 0.9, place[10] + 0.9, place[12] - 0.9, place[12] + 0.9, *light])
     return np.array(panels)

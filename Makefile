@@ -1,0 +1,33 @@
+PYTHON ?= python3
+VENV := .venv
+RUN := $(VENV)/bin
+INSTALL := $(RUN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
+
+.PHONY: demo test lint bench format clean
+
+$(VENV)/.installed: pyproject.toml constraints.txt
+	test -x $(RUN)/python || $(PYTHON) -m venv $(VENV)
+	$(INSTALL) torch
+	$(INSTALL) --editable '.[dev]'
+	touch $@
+
+demo: $(VENV)/.installed
+	$(RUN)/python examples/demo.py
+
+test: lint
+	$(RUN)/python -m pytest --numprocesses 2
+
+lint: $(VENV)/.installed
+	$(RUN)/ruff check .
+	$(RUN)/ruff format --check .
+	$(RUN)/mypy
+
+format: $(VENV)/.installed
+	$(RUN)/ruff check --fix .
+	$(RUN)/ruff format .
+
+bench: $(VENV)/.installed
+	for script in benchmarks/bench_*.py; do $(RUN)/python $$script || exit 1; done
+
+clean:
+	rm -rf $(VENV) out

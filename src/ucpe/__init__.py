@@ -1,0 +1,1 @@
+"""Camera control for video transformers: Unified Camera Positional Encoding."""

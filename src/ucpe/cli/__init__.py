@@ -1,0 +1,41 @@
+"""The `ucpe` command: one file per subcommand, nothing computed here."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+
+COMMANDS = {
+    "lens": "show, convert and fit lenses",
+    "trajectory": "show and convert camera paths",
+    "encoding": "show what an encoding lets attention see",
+    "adapter": "adapter sizes and checkpoints",
+    "render": "360 footage through any lens",
+    "synthesize": "make camera-diverse training clips",
+    "dataset": "statistics and export of a dataset",
+    "train": "train an adapter or the desk model",
+    "generate": "prompt + camera -> video",
+    "evaluate": "measure camera control of any videos",
+    "report": "compare evaluation runs",
+    "curate": "raw 360 videos -> clean clips",
+    "match": "transfer realistic rotations to clips",
+    "bench": "re-run the paper's comparisons",
+}
+"""Each command is `ucpe.cli.<name>`, whose `main(arguments)` parses the rest of the line."""
+
+
+def main() -> None:
+    """Run the subcommand named first on the command line."""
+    arguments = sys.argv[1:]
+    if not arguments or arguments[0] in ("-h", "--help"):
+        lines = [f"  {name:<12} {text}" for name, text in COMMANDS.items()]
+        print("usage: ucpe COMMAND ...\n\nCamera control for video transformers.\n\n" + "\n".join(lines))
+        print("\nucpe COMMAND --help explains a command.")
+        return
+    name = arguments[0]
+    if name not in COMMANDS:
+        sys.exit(f"ucpe: no command '{name}'; there are {', '.join(COMMANDS)}")
+    try:
+        importlib.import_module(f"ucpe.cli.{name}").main(arguments[1:])
+    except (ValueError, OSError) as error:
+        sys.exit(f"ucpe {name}: {error}")

@@ -1,0 +1,33 @@
+"""Pixel <-> ray: every lens, and the calibration files that describe real ones."""
+
+from ucpe.lenses.base import Lens, Rays, pixel_grid
+from ucpe.lenses.families import FAMILIES, LensFamily, sample_lens
+from ucpe.lenses.fisheye import Equidistant, Equisolid, KannalaBrandt, Orthographic, RadialLens, Stereographic
+from ucpe.lenses.panoramic import Equirectangular, OmniStereo
+from ucpe.lenses.pinhole import BrownConrady, Pinhole
+from ucpe.lenses.planar import PlanarLens
+from ucpe.lenses.unified import EUCM, UCM, DoubleSphere, Mei
+
+__all__ = [
+    "EUCM",
+    "FAMILIES",
+    "UCM",
+    "BrownConrady",
+    "DoubleSphere",
+    "Equidistant",
+    "Equirectangular",
+    "Equisolid",
+    "KannalaBrandt",
+    "Lens",
+    "LensFamily",
+    "Mei",
+    "OmniStereo",
+    "Orthographic",
+    "Pinhole",
+    "PlanarLens",
+    "RadialLens",
+    "Rays",
+    "Stereographic",
+    "pixel_grid",
+    "sample_lens",
+]

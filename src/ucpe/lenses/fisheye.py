@@ -1,0 +1,192 @@
+"""Radially symmetric fisheye lenses: image radius as a function of the angle to the optical axis."""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ucpe.lenses.base import Parameter
+from ucpe.lenses.inversion import iteration_dtype, solve_increasing
+from ucpe.lenses.planar import PlanarLens, norm
+
+
+class RadialLens(PlanarLens):
+    """A lens given by radius(angle) on the image plane, growing from 0 with slope 1."""
+
+    max_angle = math.pi
+    """Angle to the axis in radians from which on the lens sees nothing."""
+
+    @abstractmethod
+    def radius(self, angle: Tensor) -> Tensor:
+        """Plane radius (*batch, ...) of angles in radians."""
+
+    @abstractmethod
+    def angle(self, radius: Tensor) -> tuple[Tensor, Tensor]:
+        """Angle in radians (*batch, ...) of plane radii, and which have one."""
+
+    def to_plane(self, points: Tensor) -> tuple[Tensor, Tensor]:
+        """Plane coordinates (*batch, ..., 2) of camera-frame points (*batch, ..., 3), and which are visible."""
+        sideways, z = norm(points[..., :2]), points[..., 2]
+        off_axis = sideways > 0
+        angle = torch.atan2(sideways, torch.where(off_axis | (z != 0), z, torch.ones_like(z)))
+        visible = (off_axis | (z > 0)) & (angle < self._max_angle_like(angle))
+        usable = off_axis & visible
+        curved = self.radius(torch.where(usable, angle, torch.ones_like(angle)))
+        on_axis_scale = 1 / torch.where(z > 0, z, torch.ones_like(z))
+        scale = torch.where(
+            usable, curved / torch.where(usable, sideways, torch.ones_like(sideways)), on_axis_scale
+        )
+        return points[..., :2] * scale[..., None], visible
+
+    def from_plane(self, plane: Tensor) -> tuple[Tensor, Tensor]:
+        """Unit directions (*batch, ..., 3) of plane coordinates (*batch, ..., 2), and which have a ray."""
+        radius = norm(plane)
+        angle, valid = self.angle(radius)
+        off_axis = radius > 0
+        scale = torch.where(
+            off_axis, angle.sin() / torch.where(off_axis, radius, torch.ones_like(radius)), 1.0
+        )
+        return torch.cat([plane * scale[..., None], angle.cos()[..., None]], dim=-1), valid
+
+    def _max_angle_like(self, like: Tensor) -> Tensor | float:
+        return self.max_angle
+
+
+class Equidistant(RadialLens):
+    """radius = angle: equal angles are equally far apart in the image."""
+
+    kind = "equidistant"
+
+    def __init__(self, xfov: Parameter | None = None, **scale: Any):
+        super().__init__({}, xfov=xfov, **scale)
+
+    def radius(self, angle: Tensor) -> Tensor:
+        """Plane radius (*batch, ...) of angles in radians."""
+        return angle
+
+    def angle(self, radius: Tensor) -> tuple[Tensor, Tensor]:
+        """Angle in radians (*batch, ...) of plane radii, and which have one."""
+        valid = radius < math.pi
+        return torch.where(valid, radius, torch.zeros_like(radius)), valid
+
+
+class Equisolid(RadialLens):
+    """radius = 2 sin(angle / 2): equal solid angles cover equal image areas."""
+
+    kind = "equisolid"
+
+    def __init__(self, xfov: Parameter | None = None, **scale: Any):
+        super().__init__({}, xfov=xfov, **scale)
+
+    def radius(self, angle: Tensor) -> Tensor:
+        """Plane radius (*batch, ...) of angles in radians."""
+        return 2 * (angle / 2).sin()
+
+    def angle(self, radius: Tensor) -> tuple[Tensor, Tensor]:
+        """Angle in radians (*batch, ...) of plane radii, and which have one."""
+        valid = radius < 2
+        return 2 * (torch.where(valid, radius, torch.zeros_like(radius)) / 2).asin(), valid
+
+
+class Stereographic(RadialLens):
+    """radius = 2 tan(angle / 2): small circles stay circles."""
+
+    kind = "stereographic"
+
+    def __init__(self, xfov: Parameter | None = None, **scale: Any):
+        super().__init__({}, xfov=xfov, **scale)
+
+    def radius(self, angle: Tensor) -> Tensor:
+        """Plane radius (*batch, ...) of angles in radians."""
+        return 2 * (angle / 2).tan()
+
+    def angle(self, radius: Tensor) -> tuple[Tensor, Tensor]:
+        """Angle in radians (*batch, ...) of plane radii, and which have one."""
+        return 2 * (radius / 2).atan(), torch.ones_like(radius, dtype=torch.bool)
+
+
+class Orthographic(RadialLens):
+    """radius = sin(angle): a hemisphere seen from afar; never more than 180 degrees."""
+
+    kind = "orthographic"
+    max_angle = math.pi / 2
+
+    def __init__(self, xfov: Parameter | None = None, **scale: Any):
+        super().__init__({}, xfov=xfov, **scale)
+
+    def radius(self, angle: Tensor) -> Tensor:
+        """Plane radius (*batch, ...) of angles in radians."""
+        return angle.sin()
+
+    def angle(self, radius: Tensor) -> tuple[Tensor, Tensor]:
+        """Angle in radians (*batch, ...) of plane radii, and which have one."""
+        valid = radius < 1
+        return torch.where(valid, radius, torch.zeros_like(radius)).asin(), valid
+
+
+class KannalaBrandt(RadialLens):
+    """radius = angle (1 + k1 angle^2 + k2 angle^4 + k3 angle^6 + k4 angle^8): OpenCV's fisheye model."""
+
+    kind = "kannala_brandt"
+
+    def __init__(
+        self,
+        xfov: Parameter | None = None,
+        k1: Parameter = 0.0,
+        k2: Parameter = 0.0,
+        k3: Parameter = 0.0,
+        k4: Parameter = 0.0,
+        **scale: Any,
+    ):
+        super().__init__({"k1": k1, "k2": k2, "k3": k3, "k4": k4}, xfov=xfov, **scale)
+
+    def _check_parameters(self) -> None:
+        values = [self.parameters[name].detach().double().cpu() for name in ("k1", "k2", "k3", "k4")]
+        shape = torch.broadcast_shapes(*(value.shape for value in values))
+        rows = torch.stack([value.expand(shape) for value in values], -1).reshape(-1, 4).numpy()
+        self._limit = torch.tensor(
+            [_first_stationary_angle(row) for row in rows], dtype=torch.float64
+        ).reshape(shape)
+
+    def radius(self, angle: Tensor) -> Tensor:
+        """Plane radius (*batch, ...) of angles in radians."""
+        return self._polynomial(angle, [self._parameter(f"k{i}", angle) for i in range(1, 5)])[0]
+
+    def angle(self, radius: Tensor) -> tuple[Tensor, Tensor]:
+        """Angle in radians (*batch, ...) of plane radii, and which have one."""
+        precise = iteration_dtype(radius)
+        target = radius.detach().to(precise)
+        coefficients = [self._parameter(f"k{i}", radius) for i in range(1, 5)]
+        fixed = [value.detach().to(precise) for value in coefficients]
+        limit = self._max_angle_like(target).to(precise).expand(target.shape)
+        solution, valid = solve_increasing(lambda angle: self._polynomial(angle, fixed), target, limit)
+        solution = solution.to(radius.dtype)
+        value, slope = self._polynomial(solution, coefficients)
+        reachable = torch.where(valid, radius, torch.zeros_like(radius))
+        return solution - (value - reachable) / slope.detach(), valid
+
+    @staticmethod
+    def _polynomial(angle: Tensor, coefficients: list[Tensor]) -> tuple[Tensor, Tensor]:
+        """Radius and its derivative with respect to the angle."""
+        k1, k2, k3, k4 = coefficients
+        squared = angle * angle
+        value = angle * (1 + squared * (k1 + squared * (k2 + squared * (k3 + squared * k4))))
+        slope = 1 + squared * (3 * k1 + squared * (5 * k2 + squared * (7 * k3 + squared * 9 * k4)))
+        return value, slope
+
+    def _max_angle_like(self, like: Tensor) -> Tensor:
+        limit = self._limit.to(like.device)
+        return limit.reshape(limit.shape + (1,) * (like.ndim - limit.ndim)) if limit.ndim else limit
+
+
+def _first_stationary_angle(coefficients: np.ndarray) -> float:
+    """Smallest angle in radians at which the polynomial stops growing, at most pi."""
+    slope = np.poly1d([*reversed(coefficients * np.array([3.0, 5.0, 7.0, 9.0])), 1.0])
+    roots = slope.roots
+    real = roots.real[(np.abs(roots.imag) <= 1e-9 * (1 + np.abs(roots.real))) & (roots.real > 0)]
+    return min(math.pi, float(np.sqrt(real.min()))) if len(real) else math.pi

@@ -1,0 +1,168 @@
+"""The unified camera model and its relatives: one or two spheres between the world and the image plane."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ucpe.lenses.base import Parameter, check_range
+from ucpe.lenses.distortion import DistortedLens
+from ucpe.lenses.planar import PlanarLens, norm, safe_divide, safe_sqrt
+
+
+class UCM(PlanarLens):
+    """Unified camera model: a unit sphere seen from `xi` behind its centre; xi = 0 is a pinhole.
+
+    Unprojection is the exact inverse of the paper's projection (its printed one is not; see docs/errata.md).
+
+    >>> UCM(xfov=180, xi=2.0).rays(height=480, width=832).directions[240, 0, 2].abs() < 0.01
+    tensor(True)
+    """
+
+    kind = "ucm"
+
+    def __init__(self, xfov: Parameter | None = None, xi: Parameter = 0.0, **scale: Any):
+        super().__init__({"xi": xi}, xfov=xfov, **scale)
+
+    def _check_parameters(self) -> None:
+        check_range("xi", self.parameters["xi"], 0, math.inf)
+
+    def to_plane(self, points: Tensor) -> tuple[Tensor, Tensor]:
+        """Plane coordinates (*batch, ..., 2) of camera-frame points (*batch, ..., 3), and which are visible."""
+        return _ucm_to_plane(points, self._parameter("xi", points[..., 0]))
+
+    def from_plane(self, plane: Tensor) -> tuple[Tensor, Tensor]:
+        """Unit directions (*batch, ..., 3) of plane coordinates (*batch, ..., 2), and which have a ray."""
+        return _ucm_from_plane(plane, self._parameter("xi", plane[..., 0]))
+
+
+class Mei(DistortedLens):
+    """UCM with a Brown-Conrady stage on its image plane: OpenCV's `omnidir`, Kalibr's `omni` + `radtan`."""
+
+    kind = "mei"
+
+    def __init__(
+        self,
+        xfov: Parameter | None = None,
+        xi: Parameter = 0.0,
+        k1: Parameter = 0.0,
+        k2: Parameter = 0.0,
+        p1: Parameter = 0.0,
+        p2: Parameter = 0.0,
+        **scale: Any,
+    ):
+        super().__init__({"xi": xi, "k1": k1, "k2": k2, "p1": p1, "p2": p2}, xfov=xfov, **scale)
+
+    def _check_parameters(self) -> None:
+        check_range("xi", self.parameters["xi"], 0, math.inf)
+        super()._check_parameters()
+
+    def ideal_to_plane(self, points: Tensor) -> tuple[Tensor, Tensor]:
+        """Undistorted plane coordinates (*batch, ..., 2) of points (*batch, ..., 3), and which are visible."""
+        return _ucm_to_plane(points, self._parameter("xi", points[..., 0]))
+
+    def ideal_from_plane(self, plane: Tensor) -> tuple[Tensor, Tensor]:
+        """Unit directions (*batch, ..., 3) of undistorted plane coordinates, and which have a ray."""
+        return _ucm_from_plane(plane, self._parameter("xi", plane[..., 0]))
+
+
+class EUCM(PlanarLens):
+    """Enhanced unified camera model: `alpha` in [0, 1] bends, `beta` > 0 stretches the sphere to an ellipsoid."""
+
+    kind = "eucm"
+
+    def __init__(
+        self, xfov: Parameter | None = None, alpha: Parameter = 0.5, beta: Parameter = 1.0, **scale: Any
+    ):
+        super().__init__({"alpha": alpha, "beta": beta}, xfov=xfov, **scale)
+
+    def _check_parameters(self) -> None:
+        check_range("alpha", self.parameters["alpha"], 0, 1)
+        check_range("beta", self.parameters["beta"], 0, math.inf, open_low=True)
+
+    def to_plane(self, points: Tensor) -> tuple[Tensor, Tensor]:
+        """Plane coordinates (*batch, ..., 2) of camera-frame points (*batch, ..., 3), and which are visible."""
+        x, y, z = points.unbind(-1)
+        alpha, beta = self._parameter("alpha", z), self._parameter("beta", z)
+        distance, nonzero = safe_sqrt(beta * (x * x + y * y) + z * z)
+        depth = alpha * distance + (1 - alpha) * z
+        valid = nonzero & (depth > 0) & (z > -_visible_cosine(alpha) * distance)
+        return safe_divide(points[..., :2], depth[..., None], valid[..., None]), valid
+
+    def from_plane(self, plane: Tensor) -> tuple[Tensor, Tensor]:
+        """Unit directions (*batch, ..., 3) of plane coordinates (*batch, ..., 2), and which have a ray."""
+        squared = (plane * plane).sum(-1)
+        alpha, beta = self._parameter("alpha", squared), self._parameter("beta", squared)
+        root, valid = safe_sqrt(1 - (2 * alpha - 1) * beta * squared)
+        z = (1 - beta * alpha * alpha * squared) / (alpha * root + 1 - alpha)
+        direction = torch.cat([plane, z[..., None]], dim=-1)
+        return direction / norm(direction)[..., None], valid
+
+
+class DoubleSphere(PlanarLens):
+    """Double sphere model (Usenko et al. 2018): sphere offset `xi` in (-1, 1), then `alpha` in [0, 1]."""
+
+    kind = "double_sphere"
+
+    def __init__(
+        self, xfov: Parameter | None = None, xi: Parameter = 0.0, alpha: Parameter = 0.5, **scale: Any
+    ):
+        super().__init__({"xi": xi, "alpha": alpha}, xfov=xfov, **scale)
+
+    def _check_parameters(self) -> None:
+        check_range("xi", self.parameters["xi"], -1, 1, open_low=True)
+        check_range("alpha", self.parameters["alpha"], 0, 1)
+
+    def to_plane(self, points: Tensor) -> tuple[Tensor, Tensor]:
+        """Plane coordinates (*batch, ..., 2) of camera-frame points (*batch, ..., 3), and which are visible."""
+        x, y, z = points.unbind(-1)
+        xi, alpha = self._parameter("xi", z), self._parameter("alpha", z)
+        first, nonzero = safe_sqrt(x * x + y * y + z * z)
+        shifted = xi * first + z
+        second, shifted_nonzero = safe_sqrt(x * x + y * y + shifted * shifted)
+        depth = alpha * second + (1 - alpha) * shifted
+        valid = nonzero & shifted_nonzero & (depth > 0) & (z > _lowest_z(xi, alpha) * first)
+        return safe_divide(points[..., :2], depth[..., None], valid[..., None]), valid
+
+    def from_plane(self, plane: Tensor) -> tuple[Tensor, Tensor]:
+        """Unit directions (*batch, ..., 3) of plane coordinates (*batch, ..., 2), and which have a ray."""
+        squared = (plane * plane).sum(-1)
+        xi, alpha = self._parameter("xi", squared), self._parameter("alpha", squared)
+        root, inside = safe_sqrt(1 - (2 * alpha - 1) * squared)
+        z = (1 - alpha * alpha * squared) / (alpha * root + 1 - alpha)
+        discriminant, real = safe_sqrt(z * z + (1 - xi * xi) * squared)
+        stretch = (z * xi + discriminant) / (z * z + squared)
+        direction = torch.cat([stretch[..., None] * plane, (stretch * z - xi)[..., None]], dim=-1)
+        direction = direction / norm(direction)[..., None]
+        return direction, inside & real & (direction[..., 2] > _lowest_z(xi, alpha))
+
+
+def _ucm_to_plane(points: Tensor, xi: Tensor) -> tuple[Tensor, Tensor]:
+    z = points[..., 2]
+    distance, nonzero = safe_sqrt((points * points).sum(-1))
+    depth = z + xi * distance
+    valid = nonzero & (depth > 0) & (z * xi.clamp(min=1) > -distance)
+    return safe_divide(points[..., :2], depth[..., None], valid[..., None]), valid
+
+
+def _ucm_from_plane(plane: Tensor, xi: Tensor) -> tuple[Tensor, Tensor]:
+    squared = (plane * plane).sum(-1)
+    root, valid = safe_sqrt(1 + (1 - xi * xi) * squared)
+    stretch = (xi + root) / (1 + squared)
+    return torch.cat([stretch[..., None] * plane, (stretch - xi)[..., None]], dim=-1), valid
+
+
+def _lowest_z(xi: Tensor, alpha: Tensor) -> Tensor:
+    """z of the unit direction furthest behind that a double sphere projects one to one."""
+    cosine = _visible_cosine(alpha)
+    return -(cosine + xi) / (2 * cosine * xi + xi * xi + 1).clamp(min=1e-12).sqrt()
+
+
+def _visible_cosine(alpha: Tensor) -> Tensor:
+    """Cosine of the angle behind the image plane up to which the second sphere projects one to one."""
+    return torch.where(
+        alpha <= 0.5, alpha / (1 - alpha).clamp(min=1e-12), (1 - alpha) / alpha.clamp(min=1e-12)
+    )
