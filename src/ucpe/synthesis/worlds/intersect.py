@@ -24,6 +24,9 @@ SKY, GROUND, SKYLINE, ROOM = -1, -2, -3, -20
 SIDE_POSITIVE_X, SIDE_NEGATIVE_X, SIDE_POSITIVE_Z, SIDE_NEGATIVE_Z, TOP, BOTTOM, CURVED = range(7)
 """Faces of a shape."""
 
+WINDOW_BAR = 0.035
+"""Half width in metres of the bars across a window."""
+
 CHUNK = 64
 NEAREST = 1e-6
 
@@ -411,12 +414,14 @@ def leave_room(place, ox, oy, oz, dx, dy, dz):
 
 @geometry
 def in_window(windows, wall, x, y, z):
-    """Index of the window of `wall` that holds a point, or -1."""
+    """Index of the window of `wall` whose glass holds a point, or -1; the bars across its middle are wall."""
     along = z if wall < 2 else x
     for window in range(len(windows)):
         if windows[window, 0] == wall:
-            if windows[window, 1] < along < windows[window, 2] and windows[window, 3] < y < windows[window, 4]:
-                return window
+            left, right, top, bottom = windows[window, 1], windows[window, 2], windows[window, 3], windows[window, 4]
+            if left < along < right and top < y < bottom:
+                across, down = abs(along - 0.5 * (left + right)), abs(y - 0.5 * (top + bottom))
+                return window if across > WINDOW_BAR and down > WINDOW_BAR else -1
     return -1
 
 

@@ -85,7 +85,7 @@ def _mix(first: Color, second: Color, share: float) -> Color:
 
 def _tower(generator: np.random.Generator, paint: Color) -> list[Shape]:
     width = generator.uniform(2.6, 3.4)
-    height = generator.uniform(7.5, 10.5)
+    height = generator.uniform(6.0, 8.0)
     shift = generator.uniform(0, 9)
     body = Material(paint, GLASS, FACADE, 0.95, shift)
     trim = Material(_mix(paint, WHITE, 0.55), texture=PLAIN, shift=shift)
@@ -138,7 +138,7 @@ def _tree(generator: np.random.Generator, paint: Color) -> list[Shape]:
 
 
 def _column(generator: np.random.Generator, paint: Color) -> list[Shape]:
-    radius, height = generator.uniform(0.65, 0.95), generator.uniform(4.5, 6.5)
+    radius, height = generator.uniform(0.65, 0.95), generator.uniform(4.0, 5.4)
     shaft = Material(paint, _shade(paint, 0.6), STRIPES, generator.uniform(1.0, 1.6), generator.uniform(0, 9))
     stone = Material(_mix(paint, WHITE, 0.6), texture=PLAIN)
     return [
@@ -172,7 +172,7 @@ def _pyramid(generator: np.random.Generator, paint: Color) -> list[Shape]:
 
 
 def _lighthouse(generator: np.random.Generator, paint: Color) -> list[Shape]:
-    radius, height = generator.uniform(1.25, 1.6), generator.uniform(7.5, 9.5)
+    radius, height = generator.uniform(1.25, 1.6), generator.uniform(5.6, 7.2)
     stripes = Material(paint, WHITE, STRIPES, height / 3, generator.uniform(0, 9))
     cap = Material(_shade(paint, 0.6), texture=SHINGLES, scale=0.3)
     return [

@@ -14,6 +14,9 @@ from ucpe.synthesis.worlds.words import COLORS, INDOOR_OBJECTS, OUTDOOR_OBJECTS,
 CLEAR_RADIUS = 4.0
 """Metres around the origin that outdoor objects leave free, moving ones too."""
 
+STEEPEST = 0.9
+"""Largest height of an object relative to its distance, so that its top is seen by a level camera."""
+
 INDOOR_SCALE = {"ball": 0.42, "column": 0.5, "cube": 0.36}
 """Scale of outdoor objects that also stand in rooms."""
 
@@ -35,8 +38,8 @@ def scatter(ground: str, generator: np.random.Generator, moving: bool, count: in
         seed = int(generator.integers(2**31))
         thing = make_thing(name, None if name in UNCOLORED else colors[index], yaw=_facing(bearing, generator), seed=seed)
         reach = thing.radius + (motion.reach if motion else 0.0)
-        near = max(CLEAR_RADIUS + reach, reach / math.sin(min(room, 1.4)))
-        distance = near + generator.uniform(0.6, 3.6)
+        near = max(CLEAR_RADIUS + reach, reach / math.sin(min(room, 1.4)), thing.height / STEEPEST)
+        distance = near + generator.uniform(0.4, 3.0)
         position = (distance * math.sin(bearing), distance * math.cos(bearing))
         things.append(make_thing(name, thing.color, position, thing.yaw, seed, motion))
     return tuple(things)

@@ -59,7 +59,7 @@ RED, GREEN, BLUE, ACCENT, TEXTURE, SCALE, SHIFT, MATERIAL_COLUMNS = 0, 1, 2, 3, 
 """Columns of a material: colour (3), accent colour (3), texture, size of its pattern in metres, pattern shift."""
 
 ZENITH, HORIZON, SUN, GLOW_COLOR, CLOUD, CLOUD_SHADE, AMBIENT_UP, AMBIENT_DOWN, SOIL, SOIL_ACCENT, LAMP = range(0, 33, 3)
-COVER, SOFTNESS, HAZE, SOIL_TEXTURE, SHIFT_X, SHIFT_Z, GLOW_WIDTH, STARS, LOOK_COLUMNS = range(33, 42)
+COVER, SOFTNESS, HAZE, SOIL_TEXTURE, SHIFT_X, SHIFT_Z, GLOW_WIDTH, STARS, LIGHTS_ON, LOOK_COLUMNS = range(33, 43)
 """Entries of the look vector: linear colours of sky and light, then cloud cover, haze distance in metres, ground texture."""
 
 appearance = njit(cache=True, nogil=True, error_model="numpy", fastmath={"contract", "arcp", "nsz", "reassoc"})
@@ -121,7 +121,7 @@ def shade(
                 nx, ny, nz, u, v = surface_point(shapes, kinds, what, face[ray], x, y, z)
                 facing = max(abs(nx * dx + ny * dy + nz * dz), 0.05)
                 span /= math.sqrt(facing)
-                red, green, blue = texture(materials, what, noise, u, v, span, ny)
+                red, green, blue, glow = texture(materials, what, noise, u, v, span, ny)
                 if materials[what, TEXTURE] != GLOW:
                     base = place[GROUND_Y] - y
                     ambient *= 0.62 + 0.38 * _step(0.0, 1.2, base)
@@ -131,6 +131,10 @@ def shade(
                         )
                     else:
                         red, green, blue = lit(look, place, red, green, blue, nx, ny, nz, sun, ambient)
+                        glow *= look[LIGHTS_ON]
+                        red += glow * (1.0 - red)
+                        green += glow * (0.62 - green)
+                        blue += glow * (0.22 - blue)
             elif what <= ROOM:
                 red, green, blue = wall_color(
                     place, walls, panels, windows, look, noise, ROOM - what, x, y, z, span, sun, lamp, ambient
@@ -290,7 +294,7 @@ def sky(look, place, noise, dx, dy, dz, width):
         p *= p
         p *= p
         narrow = p * p
-        disc = _step(0.99945, 0.99975, towards) * (1.0 - cover) * 6.0
+        disc = 6.0 * _step(0.99945, 0.99975, towards) * (1.0 - cover) * _step(0.1, 0.3, look[GLOW_WIDTH])
         bright = look[GLOW_WIDTH] * (0.35 * wide + 0.8 * narrow) * (1.0 - 0.6 * cover) + disc
         red += bright * look[GLOW_COLOR]
         green += bright * look[GLOW_COLOR + 1]
@@ -427,13 +431,13 @@ def wall_color(place, walls, panels, windows, look, noise, wall, x, y, z, span, 
         u, v, nz = x, y, -1.0 if wall == 2 else 1.0
     else:
         u, v, ny = x, z, 1.0 if wall == 4 else -1.0
-    red, green, blue = texture(walls, wall, noise, u, v if wall >= 4 else place[GROUND_Y] - y, span, ny)
+    red, green, blue, _ = texture(walls, wall, noise, u, v if wall >= 4 else place[GROUND_Y] - y, span, ny)
     for panel in range(len(panels)):
         if panels[panel, 0] == wall:
             inside = min(min(u - panels[panel, 1], panels[panel, 2] - u), min(v - panels[panel, 3], panels[panel, 4] - v))
             if inside > 0.0:
                 middle_u = u - 0.5 * (panels[panel, 1] + panels[panel, 2])
-                red, green, blue = texture(panels[:, 5:], panel, noise, middle_u, -v, span, ny)
+                red, green, blue, _ = texture(panels[:, 5:], panel, noise, middle_u, -v, span, ny)
                 if inside < 0.05 and panels[panel, 5 + TEXTURE] == PICTURE:
                     red, green, blue = 0.05, 0.035, 0.025
                 if panels[panel, 5 + TEXTURE] == GLOW:
@@ -467,13 +471,14 @@ def skyline(look, place, noise, colors, styles, layer, x, y, z, span):
     height = (place[GROUND_Y] - y) / tall
     around = angle * 2.0 * math.pi * math.sqrt(x * x + z * z) / tall
     level = math.log2(span / tall * NOISE_SIZE)
-    tone = 1.0
+    tone, glow = 1.0, 0.0
     if style == 3:
         u, v = around * 9.0, height * 14.0
         filtered = span / tall * 11.0
         pane = _pulse(u, 0.6, filtered) * _pulse(v, 0.6, filtered)
         lamps = _hash(int(math.floor(u)), int(math.floor(v)))
         tone = 1.0 - 0.5 * pane * (1.0 if lamps > 0.25 else -0.7)
+        glow = 0.6 * look[LIGHTS_ON] * pane if lamps > 0.66 else 0.0
     else:
         coarse = noise_at(noise, 0.31 * around, 0.23 * height + 0.37 * layer, level - 1.7)
         lower = noise_at(noise, 0.31 * around + 0.012 * place[SUN_X], 0.23 * height + 0.37 * layer + 0.014, level - 1.7)
@@ -488,12 +493,10 @@ def skyline(look, place, noise, colors, styles, layer, x, y, z, span):
         elif style == 2:
             tone = 1.0 + 0.3 * rough + 0.2 * coarse
     tone = max(tone, 0.1)
-    strength = 0.5
-    return (
-        tone * red * (look[AMBIENT_UP] + strength * look[SUN]),
-        tone * green * (look[AMBIENT_UP + 1] + strength * look[SUN + 1]),
-        tone * blue * (look[AMBIENT_UP + 2] + strength * look[SUN + 2]),
-    )
+    red *= tone * (look[AMBIENT_UP] + 0.5 * look[SUN])
+    green *= tone * (look[AMBIENT_UP + 1] + 0.5 * look[SUN + 1])
+    blue *= tone * (look[AMBIENT_UP + 2] + 0.5 * look[SUN + 2])
+    return red + glow * (0.9 - red), green + glow * (0.56 - green), blue + glow * (0.2 - blue)
 
 
 @appearance
@@ -548,18 +551,18 @@ def surface_point(shapes, kinds, i, side, x, y, z):
 
 @appearance
 def texture(materials, i, noise, u, v, span, ny):
-    """Albedo of material `i` at surface coordinates (u, v) metres for a ray `span` metres wide."""
+    """Albedo of material `i`, and the share of it that is lit windows, at surface coordinates (u, v) metres for a ray `span` metres wide."""
     red, green, blue = materials[i, RED], materials[i, GREEN], materials[i, BLUE]
     kind = int(materials[i, TEXTURE])
     if kind == GLOW:
-        return red, green, blue
+        return red, green, blue, 0.0
     size = materials[i, SCALE]
     shift = materials[i, SHIFT]
     level = math.log2(span * NOISE_SIZE)
     coarse = noise_at(noise, 0.21 * u + shift, 0.21 * v + 0.7 * shift, level - 2.25)
     fine = noise_at(noise, 1.1 * u + 0.3 * shift, 1.1 * v + shift, level + 0.14)
-    tone = 1.0 + 0.09 * coarse + 0.1 * fine
-    blend = 0.0
+    tone = 1.0 + 0.06 * coarse + 0.08 * fine
+    blend = glow = 0.0
     filtered = span / size
     keep = max(1.0 - 1.5 * filtered, 0.0)
     if kind == BRICK or kind == BLOCKS:
@@ -576,7 +579,11 @@ def texture(materials, i, noise, u, v, span, ny):
             glass = _pulse(column - 0.22, 0.56, filtered) * _pulse(storey - 0.25, 0.5, filtered / 1.25)
             shine = _hash(int(math.floor(column)) + 57, int(math.floor(storey)))
             tone *= 1.0 - 0.3 * _pulse(storey + 0.04, 0.08, filtered / 1.25)
-            blend = glass * (0.55 + 0.45 * shine)
+            frame = _pulse(column - 0.17, 0.66, filtered) * _pulse(storey - 0.2, 0.6, filtered / 1.25) - glass
+            tone *= 1.0 + 0.35 * frame
+            blend = glass * (0.6 + 0.4 * shine)
+            if shine > 0.45:
+                glow = glass * shine
     elif kind == PLANKS:
         board = u / size
         groove = _pulse(board + 0.03, 0.06, filtered)
@@ -588,7 +595,7 @@ def texture(materials, i, noise, u, v, span, ny):
     elif kind == GORES:
         blend = _pulse(u / size, 0.5, filtered)
     elif kind == PAINT:
-        tone = 1.0 + 0.02 * coarse + 0.05 * fine
+        tone = 1.0 + 0.025 * coarse + 0.02 * fine
     elif kind == FOLIAGE:
         leaf = noise_at(noise, 0.47 * u + shift, 0.47 * v, level - 1.09)
         tone = 1.0 + 0.28 * leaf + 0.32 * fine
@@ -618,4 +625,5 @@ def texture(materials, i, noise, u, v, span, ny):
         tone * (red + blend * (materials[i, ACCENT] - red)),
         tone * (green + blend * (materials[i, ACCENT + 1] - green)),
         tone * (blue + blend * (materials[i, ACCENT + 2] - blue)),
+        glow,
     )
