@@ -212,9 +212,7 @@ def check_size(height: int, width: int) -> None:
             raise ValueError(f"{name} must be a whole number of pixels, at least 1, got {value!r}")
 
 
-def pixel_grid(
-    height: int, width: int, dtype: torch.dtype | None = None, device: torch.device | None = None
-) -> Tensor:
+def pixel_grid(height: int, width: int, dtype: torch.dtype | None = None, device: torch.device | None = None) -> Tensor:
     """Pixel centres (height, width, 2) as (u, v)."""
     v, u = torch.meshgrid(
         torch.arange(height, dtype=dtype, device=device) + 0.5,

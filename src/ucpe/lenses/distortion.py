@@ -115,19 +115,14 @@ class PlaneDistortion:
         radius, reachable = solve_increasing(
             lambda r: _radial(r, fixed), length, limit.clamp(max=LARGEST_RADIUS).expand(length.shape)
         )
-        plane = (
-            target
-            * torch.where(length > 0, radius / length.clamp(min=1e-300), torch.ones_like(radius))[..., None]
-        )
+        plane = target * torch.where(length > 0, radius / length.clamp(min=1e-300), torch.ones_like(radius))[..., None]
         if self.tangential:
             for _ in range(15):
                 value, jacobian = self._evaluate(plane, fixed)
                 plane = plane - _solve(jacobian, value - target).clamp(-LARGEST_STEP, LARGEST_STEP)
             value, jacobian = self._evaluate(plane, fixed)
             error = (value - target).norm(dim=-1)
-            reachable = (
-                (error < 1e-9 * (1 + length)) & (plane.norm(dim=-1) < limit) & (_determinant(jacobian) > 0)
-            )
+            reachable = (error < 1e-9 * (1 + length)) & (plane.norm(dim=-1) < limit) & (_determinant(jacobian) > 0)
         plane = torch.where(reachable[..., None], plane, torch.zeros_like(plane)).to(distorted.dtype)
         return self._differentiable(plane, distorted, coefficients), reachable
 
@@ -184,9 +179,7 @@ def _radial(radius: Tensor, coefficients: dict[str, Tensor]) -> tuple[Tensor, Te
 
 def _monotone_radius(lens: Lens) -> Tensor:
     """Smallest radius (*batch) at which the radial distortion stops growing or divides by zero; inf if none."""
-    values = {
-        name: lens.parameters[name].detach().double().cpu() for name in RADIAL if name in lens.parameters
-    }
+    values = {name: lens.parameters[name].detach().double().cpu() for name in RADIAL if name in lens.parameters}
     shape = torch.broadcast_shapes(*(value.shape for value in values.values()))
     stacked = torch.stack([values.get(name, torch.zeros(())).expand(shape) for name in RADIAL], -1)
     limits = [_smallest_stationary_radius(row) for row in stacked.reshape(-1, len(RADIAL)).numpy()]
@@ -213,7 +206,6 @@ def _solve(matrix: Tensor, vector: Tensor) -> Tensor:
     first = matrix[..., 1, 1] * vector[..., 0] - matrix[..., 0, 1] * vector[..., 1]
     second = matrix[..., 0, 0] * vector[..., 1] - matrix[..., 1, 0] * vector[..., 0]
     solution = (
-        torch.stack([first, second], -1)
-        / torch.where(usable, determinant, torch.ones_like(determinant))[..., None]
+        torch.stack([first, second], -1) / torch.where(usable, determinant, torch.ones_like(determinant))[..., None]
     )
     return torch.where(usable[..., None], solution, torch.zeros_like(solution))

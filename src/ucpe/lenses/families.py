@@ -43,9 +43,7 @@ FAMILIES: dict[str, LensFamily] = {
 """The families by name, with the paper's exact ranges (supplement A.4)."""
 
 
-def sample_lens(
-    generator: torch.Generator | None = None, families: list[str] | None = None
-) -> tuple[str, Lens]:
+def sample_lens(generator: torch.Generator | None = None, families: list[str] | None = None) -> tuple[str, Lens]:
     """A family drawn uniformly and a random lens of it."""
     names = list(families or FAMILIES)
     name = names[int(torch.randint(len(names), (), generator=generator))]

@@ -38,9 +38,7 @@ class RadialLens(PlanarLens):
         usable = off_axis & visible
         curved = self.radius(torch.where(usable, angle, torch.ones_like(angle)))
         on_axis_scale = 1 / torch.where(z > 0, z, torch.ones_like(z))
-        scale = torch.where(
-            usable, curved / torch.where(usable, sideways, torch.ones_like(sideways)), on_axis_scale
-        )
+        scale = torch.where(usable, curved / torch.where(usable, sideways, torch.ones_like(sideways)), on_axis_scale)
         return points[..., :2] * scale[..., None], visible
 
     def from_plane(self, plane: Tensor) -> tuple[Tensor, Tensor]:
@@ -48,9 +46,7 @@ class RadialLens(PlanarLens):
         radius = norm(plane)
         angle, valid = self.angle(radius)
         off_axis = radius > 0
-        scale = torch.where(
-            off_axis, angle.sin() / torch.where(off_axis, radius, torch.ones_like(radius)), 1.0
-        )
+        scale = torch.where(off_axis, angle.sin() / torch.where(off_axis, radius, torch.ones_like(radius)), 1.0)
         return torch.cat([plane * scale[..., None], angle.cos()[..., None]], dim=-1), valid
 
     def _max_angle_like(self, like: Tensor) -> Tensor | float:
@@ -149,9 +145,7 @@ class KannalaBrandt(RadialLens):
         values = [self.parameters[name].detach().double().cpu() for name in ("k1", "k2", "k3", "k4")]
         shape = torch.broadcast_shapes(*(value.shape for value in values))
         rows = torch.stack([value.expand(shape) for value in values], -1).reshape(-1, 4).numpy()
-        self._limit = torch.tensor(
-            [_first_stationary_angle(row) for row in rows], dtype=torch.float64
-        ).reshape(shape)
+        self._limit = torch.tensor([_first_stationary_angle(row) for row in rows], dtype=torch.float64).reshape(shape)
 
     def radius(self, angle: Tensor) -> Tensor:
         """Plane radius (*batch, ...) of angles in radians."""

@@ -80,9 +80,7 @@ class Equirectangular(Lens):
 
     def _pixels(self, longitude: Tensor, latitude: Tensor, height: int, width: int) -> Tensor:
         check_size(height, width)
-        xfov, top, bottom = (
-            torch.deg2rad(self._parameter(name, longitude)) for name in ("xfov", "top", "bottom")
-        )
+        xfov, top, bottom = (torch.deg2rad(self._parameter(name, longitude)) for name in ("xfov", "top", "bottom"))
         u, v = (longitude / xfov + 0.5) * width, (top - latitude) / (top - bottom) * height
         return torch.stack(torch.broadcast_tensors(u, v), -1)
 

@@ -38,9 +38,7 @@ class PlanarLens(Lens):
         height: int | None = None,
     ):
         given = [
-            name
-            for name, value in (("xfov", xfov), ("pinhole_xfov", pinhole_xfov), ("fx", fx))
-            if value is not None
+            name for name, value in (("xfov", xfov), ("pinhole_xfov", pinhole_xfov), ("fx", fx)) if value is not None
         ]
         if len(given) != 1:
             raise ValueError(
@@ -60,9 +58,7 @@ class PlanarLens(Lens):
                 "cy": height / 2 if cy is None else cy,
             }
         elif any(value is not None for value in (fy, cx, cy, width, height)):
-            raise ValueError(
-                f"{self.kind} with {given[0]} takes no fy, cx, cy, width or height: they follow from it"
-            )
+            raise ValueError(f"{self.kind} with {given[0]} takes no fy, cx, cy, width or height: they follow from it")
         else:
             scale = {given[0]: xfov if xfov is not None else pinhole_xfov}  # type: ignore[dict-item]
         super().__init__({**scale, **model_parameters}, settings)

@@ -74,9 +74,7 @@ class EUCM(PlanarLens):
 
     kind = "eucm"
 
-    def __init__(
-        self, xfov: Parameter | None = None, alpha: Parameter = 0.5, beta: Parameter = 1.0, **scale: Any
-    ):
+    def __init__(self, xfov: Parameter | None = None, alpha: Parameter = 0.5, beta: Parameter = 1.0, **scale: Any):
         super().__init__({"alpha": alpha, "beta": beta}, xfov=xfov, **scale)
 
     def _check_parameters(self) -> None:
@@ -107,9 +105,7 @@ class DoubleSphere(PlanarLens):
 
     kind = "double_sphere"
 
-    def __init__(
-        self, xfov: Parameter | None = None, xi: Parameter = 0.0, alpha: Parameter = 0.5, **scale: Any
-    ):
+    def __init__(self, xfov: Parameter | None = None, xi: Parameter = 0.0, alpha: Parameter = 0.5, **scale: Any):
         super().__init__({"xi": xi, "alpha": alpha}, xfov=xfov, **scale)
 
     def _check_parameters(self) -> None:
@@ -163,6 +159,4 @@ def _lowest_z(xi: Tensor, alpha: Tensor) -> Tensor:
 
 def _visible_cosine(alpha: Tensor) -> Tensor:
     """Cosine of the angle behind the image plane up to which the second sphere projects one to one."""
-    return torch.where(
-        alpha <= 0.5, alpha / (1 - alpha).clamp(min=1e-12), (1 - alpha) / alpha.clamp(min=1e-12)
-    )
+    return torch.where(alpha <= 0.5, alpha / (1 - alpha).clamp(min=1e-12), (1 - alpha) / alpha.clamp(min=1e-12))
