@@ -1,0 +1,155 @@
+"""Small clips of procedural worlds through random cameras: the desk model's data, rendered once and shared."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from safetensors import safe_open
+from safetensors.torch import save_file
+from torch import Tensor
+
+from ucpe.lenses import FAMILIES, UCM
+
+FRAMES, HEIGHT, WIDTH, FPS = 17, 64, 112, 8.0
+CLIPS_PER_SHARD = 256
+VALIDATION_SEED = 10_000_000
+"""Worlds from this seed on are never trained on."""
+
+
+@dataclass(frozen=True)
+class CameraRanges:
+    """Amounts, in degrees and near-plane depths, between which a random camera is drawn."""
+
+    pitch: float = 30.0
+    """First frame looks up or down by at most this."""
+    roll: float = 25.0
+    """First frame is tilted by at most this."""
+    pan: float = 60.0
+    """Yaw over the clip."""
+    tilt: float = 20.0
+    """Pitch over the clip."""
+    twist: float = 15.0
+    """Roll over the clip."""
+    travel: float = 1.2
+    """Distance over the clip."""
+
+
+@dataclass
+class DeskClips:
+    """A batch of clips with their cameras."""
+
+    video: Tensor  # (B, N, H, W, 3) uint8
+    c2w: Tensor  # (B, N, 4, 4), gravity-aligned, in near-plane depths
+    xfov: Tensor  # (B,) degrees
+    xi: Tensor  # (B,)
+    seeds: Tensor  # (B,)
+    captions: list[str]
+    families: list[str]
+
+    def lens(self, index: int) -> UCM:
+        """Lens of one clip."""
+        return UCM(xfov=self.xfov[index].double(), xi=self.xi[index].double())
+
+
+def random_camera(
+    generator: np.random.Generator, frames: int = FRAMES, ranges: CameraRanges | None = None
+) -> tuple[str, UCM, np.ndarray]:
+    """Lens family, lens and smooth poses (N, 4, 4) with unit near-plane depth, starting at the origin."""
+    ranges = ranges or CameraRanges()
+    family = FAMILIES[list(FAMILIES)[generator.integers(len(FAMILIES))]]
+    lens = UCM(xfov=float(generator.uniform(*family.xfov)), xi=float(generator.uniform(*family.xi)))
+    progress = _progress(generator, frames)
+    yaw = generator.uniform(-180, 180) + progress * generator.uniform(-ranges.pan, ranges.pan)
+    pitch = generator.uniform(-ranges.pitch, ranges.pitch) + progress * generator.uniform(-ranges.tilt, ranges.tilt)
+    roll = generator.uniform(-ranges.roll, ranges.roll) + progress * generator.uniform(-ranges.twist, ranges.twist)
+    poses = np.tile(np.eye(4), (frames, 1, 1))
+    poses[:, :3, :3] = _rotation(*np.radians([yaw, pitch, roll]))
+    heading = generator.normal(size=3) * [1, 0.25, 1]
+    distance = generator.uniform(0, ranges.travel) * (generator.random() < 0.9)
+    poses[:, :3, 3] = _progress(generator, frames)[:, None] * distance * heading / np.linalg.norm(heading)
+    return family.name, lens, poses
+
+
+def render_shard(shard: int, first_seed: int, folder: Path, samples: int = 2, threads: int = 1) -> Path:
+    """Render one shard of clips, unless it is already there; returns its path."""
+    from ucpe.synthesis.worlds import World, render_clip
+
+    path = Path(folder) / f"clips-{shard:05d}.safetensors"
+    if path.exists():
+        return path
+    Path(folder).mkdir(parents=True, exist_ok=True)
+    video = torch.empty(CLIPS_PER_SHARD, FRAMES, HEIGHT, WIDTH, 3, dtype=torch.uint8)
+    c2w = torch.empty(CLIPS_PER_SHARD, FRAMES, 4, 4)
+    seeds = first_seed + shard * CLIPS_PER_SHARD + torch.arange(CLIPS_PER_SHARD)
+    lenses, captions, families = [], [], []
+    for index, seed in enumerate(seeds.tolist()):
+        generator = np.random.default_rng([seed, 13])
+        world = World.sample(seed, kind="outdoor")
+        while True:
+            family, lens, poses = random_camera(generator)
+            metric = poses.copy()
+            metric[:, :3, 3] *= world.near_depth
+            if world.clearance(metric[:, :3, 3]).min() > 0.5:
+                break
+        image = render_clip(world, lens, metric, HEIGHT, WIDTH, FPS, samples, threads=threads)
+        video[index], c2w[index] = torch.from_numpy(image.color), torch.from_numpy(poses)
+        lenses.append([lens.parameters["xfov"], lens.parameters["xi"]])
+        captions.append(world.caption_of(image))
+        families.append(family)
+    xfov, xi = torch.tensor(lenses, dtype=torch.float32).unbind(-1)
+    tensors = {"video": video, "c2w": c2w, "xfov": xfov.contiguous(), "xi": xi.contiguous(), "seeds": seeds}
+    temporary = path.with_suffix(f".{os.getpid()}.tmp")
+    save_file(tensors, temporary, {"captions": json.dumps(captions), "families": json.dumps(families)})
+    os.replace(temporary, path)
+    return path
+
+
+def load_shard(path: Path) -> DeskClips:
+    """The clips of one shard."""
+    with safe_open(path, "pt") as file:
+        metadata = file.metadata()
+        tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    return DeskClips(**tensors, captions=json.loads(metadata["captions"]), families=json.loads(metadata["families"]))
+
+
+def shard_paths(folder: Path) -> list[Path]:
+    """All complete shards of a folder, in order."""
+    paths = sorted(Path(folder).glob("clips-*.safetensors"))
+    if not paths:
+        raise ValueError(f"no clips in {folder}; render them with `ucpe train desk-data -o {folder}`")
+    return paths
+
+
+def iterate_shards(folder: Path) -> Iterator[DeskClips]:
+    """Every shard of a folder, in order."""
+    for path in shard_paths(folder):
+        yield load_shard(path)
+
+
+def _progress(generator: np.random.Generator, frames: int) -> np.ndarray:
+    """A curve (N,) from 0 to 1: constant speed, eased, or accelerating."""
+    time = np.linspace(0, 1, frames)
+    curves = (time, time * time * (3 - 2 * time), time**1.7, 1 - (1 - time) ** 1.7)
+    return curves[generator.integers(len(curves))]
+
+
+def _rotation(yaw: np.ndarray, pitch: np.ndarray, roll: np.ndarray) -> np.ndarray:
+    """Camera-to-world rotations (N, 3, 3): turn right by yaw, look up by pitch, tilt clockwise by roll (radians)."""
+    yaw, pitch, roll = np.broadcast_arrays(yaw, pitch, roll)
+    zero, one = np.zeros_like(yaw), np.ones_like(yaw)
+
+    def stack(rows: list[list[np.ndarray]]) -> np.ndarray:
+        return np.stack([np.stack(row, -1) for row in rows], -2)
+
+    about_down = stack([[np.cos(yaw), zero, np.sin(yaw)], [zero, one, zero], [-np.sin(yaw), zero, np.cos(yaw)]])
+    about_right = stack(
+        [[one, zero, zero], [zero, np.cos(pitch), -np.sin(pitch)], [zero, np.sin(pitch), np.cos(pitch)]]
+    )
+    about_axis = stack([[np.cos(roll), -np.sin(roll), zero], [np.sin(roll), np.cos(roll), zero], [zero, zero, one]])
+    return about_down @ about_right @ about_axis
