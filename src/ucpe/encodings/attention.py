@@ -1,0 +1,78 @@
+"""Attention between tokens that know their cameras."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn.functional import scaled_dot_product_attention
+
+from ucpe.encodings.operators import Operator, check_anchors
+
+
+def camera_attention(
+    query: Tensor,  # (..., heads, query tokens, head_dim)
+    key: Tensor,  # (..., heads, key tokens, head_dim)
+    value: Tensor,  # (..., heads, key tokens, head_dim)
+    operator: Operator,
+    key_operator: Operator | None = None,
+    attention_mask: Tensor | None = None,  # broadcasts to (..., heads, query tokens, key tokens)
+    mask_invalid: bool = True,
+    *,
+    diffusers: bool = False,
+    backend: Any = None,
+    parallel_config: Any = None,
+) -> Tensor:
+    """Camera-aware attention output (..., heads, query tokens, head_dim): D Attn(D^T Q, D^-1 K, D^-1 V).
+
+    `key_operator` is that of the keys where they belong to other cameras (sharing one anchor). A boolean mask keeps
+    what is True, a float mask is added. Keys without a ray take no part if `mask_invalid`; a query left without any
+    key gets zero. `diffusers=True` runs diffusers' dispatcher, which honours a user's choice of attention backend.
+    """
+    if key_operator is None:
+        key_operator = operator
+    elif not torch.compiler.is_compiling():
+        check_anchors([operator, key_operator])
+    query, key, value = operator.query(query), key_operator.key(key), key_operator.value(value)
+    mask, answered = _key_mask(attention_mask, key_operator.valid if mask_invalid else None)
+    if diffusers:
+        output = _dispatch(query, key, value, mask, backend, parallel_config)
+    else:
+        output = scaled_dot_product_attention(query, key, value, attn_mask=mask)
+    if answered is not None:
+        output = torch.where(answered, output, torch.zeros_like(output))
+    return operator.output(output)
+
+
+def _key_mask(mask: Tensor | None, valid: Tensor | None) -> tuple[Tensor | None, Tensor | None]:
+    """Mask for attention in which every query keeps some key, and which queries (..., 1) truly have one."""
+    if valid is not None:
+        keys = valid[..., None, None, :]
+        if mask is None:
+            mask = keys
+        elif mask.dtype == torch.bool:
+            mask = mask & keys
+        else:
+            mask = mask.masked_fill(~keys, -torch.inf)
+    if mask is None:
+        return None, None
+    kept = mask if mask.dtype == torch.bool else mask > -torch.inf
+    answered = kept.any(-1, keepdim=True)
+    if mask.dtype == torch.bool:
+        return mask | ~answered, answered
+    return mask.masked_fill(~answered, 0), answered
+
+
+def _dispatch(
+    query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, backend: Any, parallel_config: Any
+) -> Tensor:
+    from diffusers.models.attention_dispatch import dispatch_attention_fn
+
+    batch = torch.broadcast_shapes(query.shape[:-3], key.shape[:-3])
+    query, key, value = (t.expand(*batch, *t.shape[-3:]).reshape(-1, *t.shape[-3:]) for t in (query, key, value))
+    if mask is not None:
+        mask = mask.expand(*batch, *mask.shape[-3:]).reshape(-1, *mask.shape[-3:])
+    query, key, value = (t.transpose(1, 2) for t in (query, key, value))
+    output = dispatch_attention_fn(query, key, value, attn_mask=mask, backend=backend, parallel_config=parallel_config)
+    return output.transpose(1, 2).unflatten(0, batch)

@@ -1,0 +1,154 @@
+"""The local frame of every viewing ray, and the rays themselves in the world."""
+
+from __future__ import annotations
+
+from typing import Literal, NamedTuple, TypeAlias
+
+import torch
+from torch import Tensor
+
+from ucpe.lenses.base import Lens, Rays, check_size, pixel_grid
+from ucpe.lenses.planar import norm
+
+Frame: TypeAlias = Literal["paper", "transport"]
+Position: TypeAlias = Literal["center", "corner"]
+
+DEGENERATE_SINE = 1e-3
+"""Sine of the angle to the frame's singular direction below which another camera axis is used."""
+
+
+class RayFrames(NamedTuple):
+    """Rigid transforms between every token's ray and the world; the identity where a token has no ray."""
+
+    ray_to_world: Tensor  # (..., N, height, width, 4, 4)
+    valid: Tensor  # (..., N, height, width) bool
+
+    @property
+    def world_to_ray(self) -> Tensor:
+        """Inverse transforms (..., N, height, width, 4, 4)."""
+        return rigid_inverse(self.ray_to_world)
+
+
+def ray_frames(
+    lens: Lens,  # batch shape broadcasts against (..., N)
+    c2w: Tensor,  # (..., N, 4, 4)
+    height: int,
+    width: int,
+    *,
+    frame: Frame = "paper",
+    position: Position = "center",
+) -> RayFrames:
+    """Frames of height x width tokens per camera: z along the ray, origin at the ray's origin, float64.
+
+    `frame="paper"` takes x from the camera's down axis, x = y_cam x z normalised (singular straight up and down, where
+    the camera's x axis steps in); `"transport"` turns the optical axis to the ray by the smallest rotation (singular
+    straight behind). `position` puts a token's ray at its centre, or at its top left corner as the released code does.
+    """
+    c2w = as_poses(c2w)
+    ray_to_camera, valid = camera_ray_frames(lens, height, width, frame, position, c2w)
+    ray_to_world = c2w[..., None, None, :, :] @ ray_to_camera
+    valid = valid.expand(ray_to_world.shape[:-2])
+    return RayFrames(identity_where(~valid, ray_to_world), valid)
+
+
+def world_rays(
+    lens: Lens,  # batch shape broadcasts against (..., N)
+    c2w: Tensor,  # (..., N, 4, 4)
+    height: int,
+    width: int,
+    *,
+    position: Position = "center",
+) -> Rays:
+    """World-space rays (..., N, height, width, 3) of every camera, float64; zero where invalid."""
+    c2w = as_poses(c2w)
+    rays = token_rays(lens, height, width, position, c2w)
+    rotation, translation = c2w[..., None, None, :3, :3], c2w[..., None, None, :3, 3]
+    directions = (rotation @ rays.directions[..., None])[..., 0]
+    origins = (rotation @ rays.origins[..., None])[..., 0] + translation
+    valid = rays.valid.expand(directions.shape[:-1])
+    return Rays(origins * valid[..., None], directions * valid[..., None], valid)
+
+
+def token_rays(lens: Lens, height: int, width: int, position: Position, like: Tensor) -> Rays:
+    """Camera-frame rays (*lens batch, height, width, 3) of tokens, float64, on the device of `like`."""
+    check_size(height, width)
+    pixels = token_grid(height, width, position, like)
+    return lens.unproject(pixels.expand(*lens.batch_shape, *pixels.shape), height, width)
+
+
+def token_grid(height: int, width: int, position: Position, like: Tensor) -> Tensor:
+    """Image positions (height, width, 2) of tokens as (u, v), in units of tokens."""
+    if position not in ("center", "corner"):
+        raise ValueError(f"position must be 'center' or 'corner', got {position!r}")
+    grid = pixel_grid(height, width, like.dtype, like.device)
+    return grid if position == "center" else grid - 0.5
+
+
+def camera_ray_frames(
+    lens: Lens, height: int, width: int, frame: Frame, position: Position, like: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Ray-to-camera transforms (*lens batch, height, width, 4, 4) and which tokens have a ray."""
+    if frame not in ("paper", "transport"):
+        raise ValueError(f"frame must be 'paper' or 'transport', got {frame!r}")
+    rays = token_rays(lens, height, width, position, like)
+    axes = _paper_axes(rays.directions) if frame == "paper" else _transport_axes(rays.directions)
+    top = torch.cat([axes, rays.origins[..., None]], dim=-1)
+    bottom = torch.zeros_like(top[..., :1, :])
+    bottom[..., 3] = 1
+    return torch.cat([top, bottom], dim=-2), rays.valid
+
+
+def rigid_inverse(transform: Tensor) -> Tensor:
+    """Inverse of rigid transforms (..., 4, 4) in closed form."""
+    rotation = transform[..., :3, :3].mT
+    translation = -(rotation @ transform[..., :3, 3:])
+    return torch.cat([torch.cat([rotation, translation], dim=-1), transform[..., 3:, :]], dim=-2)
+
+
+def identity_where(condition: Tensor, transform: Tensor) -> Tensor:
+    """Transforms (..., 4, 4) with the identity where the condition (...) holds."""
+    identity = torch.eye(4, dtype=transform.dtype, device=transform.device)
+    return torch.where(condition[..., None, None], identity, transform)
+
+
+def as_poses(c2w: Tensor) -> Tensor:
+    """Camera poses (..., N, 4, 4) in float64, or ValueError if they are none."""
+    if not isinstance(c2w, Tensor) or c2w.ndim < 3 or c2w.shape[-2:] != (4, 4):
+        found = tuple(c2w.shape) if isinstance(c2w, Tensor) else type(c2w).__name__
+        raise ValueError(f"c2w must be a tensor of camera-to-world matrices of shape (..., N, 4, 4), got {found}")
+    poses = c2w.to(torch.float64)
+    with torch.no_grad():
+        rotation = poses[..., :3, :3]
+        error = (rotation @ rotation.mT - torch.eye(3, dtype=poses.dtype, device=poses.device)).abs().amax((-2, -1))
+        bottom = poses[..., 3, :] - torch.tensor([0.0, 0, 0, 1], dtype=poses.dtype, device=poses.device)
+        rigid = (error < 0.02) & (bottom.abs().amax(-1) < 1e-6) & (torch.linalg.det(rotation) > 0)
+        if not (rigid & torch.isfinite(poses).all(-1).all(-1)).all():
+            index = tuple(int(i) for i in (~rigid).nonzero()[0])
+            raise ValueError(
+                f"c2w[{', '.join(map(str, index))}] is not a rigid camera-to-world matrix (a rotation, a translation "
+                f"and the last row 0 0 0 1); got {c2w[index].tolist()}"
+            )
+    return poses
+
+
+def _paper_axes(direction: Tensor) -> Tensor:
+    """Columns [x, y, z] (..., 3, 3) with x = y_cam x z normalised, from camera-frame directions (..., 3)."""
+    dx, dy, dz = direction.unbind(-1)
+    zero = torch.zeros_like(dx)
+    sideways = torch.stack([dz, zero, -dx], dim=-1)
+    rightward = torch.stack([1 - dx * dx, -dx * dy, -dx * dz], dim=-1)
+    degenerate = (dx * dx + dz * dz < DEGENERATE_SINE**2)[..., None]
+    x = torch.where(degenerate, rightward, sideways)
+    x = x / norm(x)[..., None]
+    return torch.stack([x, torch.linalg.cross(direction, x), direction], dim=-1)
+
+
+def _transport_axes(direction: Tensor) -> Tensor:
+    """Columns (..., 3, 3) of the smallest rotation that takes the optical axis to the direction (..., 3)."""
+    dx, dy, dz = direction.unbind(-1)
+    behind = dz < DEGENERATE_SINE**2 / 2 - 1
+    scale = 1 / torch.where(behind, torch.ones_like(dz), 1 + dz)
+    x = torch.stack([1 - dx * dx * scale, -dx * dy * scale, -dx], dim=-1)
+    rightward = torch.stack([1 - dx * dx, -dx * dy, -dx * dz], dim=-1)
+    x = torch.where(behind[..., None], rightward / norm(rightward)[..., None], x)
+    return torch.stack([x, torch.linalg.cross(direction, x), direction], dim=-1)

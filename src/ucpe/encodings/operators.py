@@ -1,0 +1,322 @@
+"""Per-token operators that put cameras into attention: CaPE, GTA, PRoPE and UCPE."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from typing import Any, Literal, TypeAlias
+
+import torch
+from torch import Tensor
+
+from ucpe.encodings.application import apply_blocks
+from ucpe.encodings.frames import (
+    Frame,
+    Position,
+    as_poses,
+    camera_ray_frames,
+    identity_where,
+    rigid_inverse,
+    token_rays,
+)
+from ucpe.lenses.base import Lens
+
+Encoding: TypeAlias = Literal["ucpe", "gta", "prope", "cape"]
+
+ENCODINGS = {
+    "ucpe": "one rigid transform per ray: any lens",
+    "gta": "one rigid transform per camera: pose, no lens",
+    "prope": "one projective transform per camera: pose and pinhole intrinsics",
+    "cape": "GTA on queries and keys only",
+}
+"""Relative encodings by name, and what each knows."""
+
+ROPE_BASE = 100.0
+"""Ratio between the highest and (almost) the lowest RoPE frequency, as in PRoPE."""
+
+LARGE_TRANSLATION = 10.0
+"""Distance from the anchor, in near-plane depths, beyond which attention logits blow up."""
+
+
+class Operator:
+    """Block-diagonal matrix D per token: 4 x 4 camera blocks on the first channels of a head, RoPE on the rest.
+
+    Attention uses D^T on queries, D^-1 on keys and values, D on outputs, so that tokens meet through D_1 D_2^-1
+    only. Applies to tensors (..., heads, tokens, head_dim) whose leading dimensions broadcast against its own.
+    Never materialised as head_dim x head_dim; one operator serves all blocks and denoising steps of a model.
+    """
+
+    def __init__(
+        self,
+        blocks: Tensor,  # (..., tokens or cameras, 4, 4)
+        inverse: Tensor,  # (..., tokens or cameras, 4, 4)
+        *,
+        head_dim: int,
+        tokens_per_block: int = 1,
+        cosine: Tensor | None = None,  # (tokens, head_dim / 4) or None without RoPE
+        sine: Tensor | None = None,  # (tokens, head_dim / 4)
+        valid: Tensor | None = None,  # (..., tokens) bool, None if all are
+        transforms_value: bool = True,
+        anchor: Tensor | None = None,  # (..., 4, 4) pose of the world origin
+    ):
+        self.blocks = blocks
+        self.inverse = inverse
+        self.head_dim = head_dim
+        self.tokens_per_block = tokens_per_block
+        self.cosine = cosine
+        self.sine = sine
+        self.valid = valid
+        self.transforms_value = transforms_value
+        self.anchor = anchor
+
+    def query(self, x: Tensor) -> Tensor:
+        """D^T x for queries (..., heads, tokens, head_dim)."""
+        return self._apply(x, self.blocks.mT, forward=False)
+
+    def key(self, x: Tensor) -> Tensor:
+        """D^-1 x for keys (..., heads, tokens, head_dim)."""
+        return self._apply(x, self.inverse, forward=False)
+
+    def value(self, x: Tensor) -> Tensor:
+        """D^-1 x for values (..., heads, tokens, head_dim); CaPE leaves them alone."""
+        return self._apply(x, self.inverse, forward=False) if self.transforms_value else x
+
+    def output(self, x: Tensor) -> Tensor:
+        """D x for attention outputs (..., heads, tokens, head_dim); CaPE leaves them alone."""
+        return self._apply(x, self.blocks, forward=True) if self.transforms_value else x
+
+    @property
+    def batch_shape(self) -> torch.Size:
+        """Leading dimensions, before heads and tokens."""
+        return self.blocks.shape[:-3]
+
+    def __len__(self) -> int:
+        """Number of tokens."""
+        return self.blocks.shape[-3] * self.tokens_per_block
+
+    def to(self, *args: Any, **kwargs: Any) -> Operator:
+        """The same operator on another device, or in another dtype no lower than float32."""
+        moved = {name: _move(getattr(self, name), args, kwargs) for name in ("blocks", "inverse", "cosine", "sine")}
+        device = self.blocks.to(*args, **kwargs).device
+        return self._with(
+            **moved,
+            valid=None if self.valid is None else self.valid.to(device),
+            anchor=None if self.anchor is None else self.anchor.to(device),
+        )
+
+    def __getitem__(self, index: Any) -> Operator:
+        """The operator of one batch entry or slice, indexed along `batch_shape`."""
+        if not self.batch_shape:
+            raise IndexError("this operator has no batch dimension to index")
+        names = ("blocks", "inverse", "valid", "anchor")
+        return self._with(**{name: None if (t := getattr(self, name)) is None else t[index] for name in names})
+
+    def tokens(self, part: slice) -> Operator:
+        """The operator of a range of tokens, for context parallelism or for cross-attention between views."""
+        start, stop, step = part.indices(len(self))
+        count = self.tokens_per_block
+        whole = step == 1 and start % count == 0 and stop % count == 0
+        operator = self if whole else self._per_token()
+        coarse = slice(start // count, stop // count) if whole else part
+        return operator._with(
+            blocks=operator.blocks[..., coarse, :, :],
+            inverse=operator.inverse[..., coarse, :, :],
+            cosine=None if self.cosine is None else self.cosine[part],
+            sine=None if self.sine is None else self.sine[part],
+            valid=None if self.valid is None else self.valid[..., part],
+        )
+
+    @staticmethod
+    def stack(operators: Sequence[Operator]) -> Operator:
+        """One operator for a batch of clips, whose lenses may be of different models, along a new first dimension."""
+        return _join(operators, lambda tensors, _: torch.stack(tensors), shared_tokens=True)
+
+    @staticmethod
+    def cat(operators: Sequence[Operator]) -> Operator:
+        """One operator for cameras of different models in one clip, along tokens; give them all the same anchor."""
+        check_anchors(operators)
+        operators = [operator._per_token() for operator in operators]
+        return _join(operators, lambda tensors, dim: torch.cat(tensors, dim=dim), shared_tokens=False)
+
+    def __repr__(self) -> str:
+        batch = f"batch {tuple(self.batch_shape)}, " if self.batch_shape else ""
+        blind = "" if self.valid is None else f", {int((~self.valid).sum())} without a ray"
+        rope = "with" if self.cosine is not None else "no"
+        return f"Operator({batch}{len(self)} tokens{blind}, heads of {self.head_dim}, {rope} RoPE)"
+
+    def _apply(self, x: Tensor, blocks: Tensor, forward: bool) -> Tensor:
+        if x.shape[-1] != self.head_dim or x.shape[-2] != len(self) or x.ndim < 3:
+            raise ValueError(
+                f"this operator is for tensors (..., heads, {len(self)} tokens, {self.head_dim} channels), "
+                f"got {tuple(x.shape)}"
+            )
+        return apply_blocks(x, blocks, self.cosine, self.sine, self.tokens_per_block, forward)
+
+    def _per_token(self) -> Operator:
+        if self.tokens_per_block == 1:
+            return self
+        count = self.tokens_per_block
+        blocks, inverse = (t.repeat_interleave(count, dim=-3) for t in (self.blocks, self.inverse))
+        return self._with(blocks=blocks, inverse=inverse, tokens_per_block=1)
+
+    def _with(self, **changes: Any) -> Operator:
+        return Operator(**{**vars(self), **changes})
+
+
+def camera_operator(
+    encoding: Encoding,
+    lens: Lens,  # batch shape broadcasts against (..., N)
+    c2w: Tensor,  # (..., N, 4, 4)
+    height: int,
+    width: int,
+    head_dim: int,
+    *,
+    rope: bool = True,
+    position: Position = "center",
+    frame: Frame = "paper",
+    anchor: Tensor | bool = True,  # (..., 4, 4), or whether to anchor at the first camera
+    dtype: torch.dtype = torch.float32,
+) -> Operator:
+    """Operator of N cameras with height x width tokens each, frame-major as Wan flattens its latents.
+
+    `encoding` is "ucpe", "gta", "prope" or "cape". Half of a head carries camera blocks and half RoPE over token
+    columns and rows (a quarter each), or all of it camera blocks if not `rope`. The world is moved to the first camera
+    of each clip, which changes no attention and keeps numbers small; operators that meet in a cross-attention must
+    share one `anchor`. `position` and `frame` are those of `ray_frames`. Built in float64, kept in `dtype`.
+    """
+    _check_request(encoding, head_dim, rope, dtype)
+    c2w = as_poses(c2w)
+    origin = _anchor_pose(c2w, anchor)
+    c2w = c2w if origin is None else rigid_inverse(origin)[..., None, :, :] @ c2w
+    _warn_of_large_translations(c2w)
+    if encoding == "ucpe":
+        ray_to_camera, valid = camera_ray_frames(lens, height, width, frame, position, c2w)
+        inverse = c2w[..., None, None, :, :] @ ray_to_camera
+        valid = valid.expand(inverse.shape[:-2])
+        inverse = identity_where(~valid, inverse).flatten(-5, -3)
+        blocks = rigid_inverse(inverse)
+        tokens_per_block = 1
+    else:
+        valid = token_rays(lens, height, width, position, c2w).valid
+        valid = valid.expand(*torch.broadcast_shapes(c2w.shape[:-2], valid.shape[:-2]), height, width)
+        inverse, blocks = c2w, rigid_inverse(c2w)
+        if encoding == "prope":
+            intrinsics = normalised_intrinsics(lens, height, width).to(c2w)
+            blocks = _lift(intrinsics) @ blocks
+            inverse = inverse @ _lift(torch.linalg.inv(intrinsics))
+        tokens_per_block = height * width
+    frames = inverse.shape[-3] * tokens_per_block // (height * width)
+    cosine, sine = _rope_coefficients(frames, height, width, head_dim, c2w) if rope else (None, None)
+    return Operator(
+        blocks.to(dtype),
+        inverse.to(dtype),
+        head_dim=head_dim,
+        tokens_per_block=tokens_per_block,
+        cosine=None if cosine is None else cosine.to(dtype),
+        sine=None if sine is None else sine.to(dtype),
+        valid=None if valid.all() else valid.flatten(-3),
+        transforms_value=encoding != "cape",
+        anchor=origin,
+    )
+
+
+def normalised_intrinsics(lens: Lens, height: int, width: int) -> Tensor:
+    """PRoPE's K (*batch, 3, 3): image plane to [-1/2, 1/2]^2, so that it does not depend on the image's resolution."""
+    matrix = lens.intrinsics(height, width).to(torch.float64)
+    size = torch.tensor([width, height, 1.0], dtype=matrix.dtype, device=matrix.device)
+    centre = torch.tensor([[0, 0, 0.5], [0, 0, 0.5], [0, 0, 0]], dtype=matrix.dtype, device=matrix.device)
+    return matrix / size[:, None] - centre
+
+
+def _rope_coefficients(frames: int, height: int, width: int, head_dim: int, like: Tensor) -> tuple[Tensor, Tensor]:
+    """Cosine and sine (tokens, head_dim / 4): angles of the column, then of the row, of every token."""
+    count = head_dim // 8
+    exponent = torch.arange(count, dtype=like.dtype, device=like.device) / count
+    frequency = ROPE_BASE**-exponent
+    column = torch.arange(width, dtype=like.dtype, device=like.device)[:, None] * frequency
+    row = torch.arange(height, dtype=like.dtype, device=like.device)[:, None] * frequency
+    shape = (frames, height, width, count)
+    angles = torch.cat([column.expand(shape), row[:, None].expand(shape)], dim=-1).flatten(0, 2)
+    return angles.cos(), angles.sin()
+
+
+def _lift(matrix: Tensor) -> Tensor:
+    """Matrices (..., 3, 3) as (..., 4, 4) that leave the homogeneous coordinate alone."""
+    lifted = torch.nn.functional.pad(matrix, (0, 1, 0, 1))
+    lifted[..., 3, 3] = 1
+    return lifted
+
+
+def _anchor_pose(c2w: Tensor, anchor: Tensor | bool) -> Tensor | None:
+    if isinstance(anchor, Tensor):
+        return as_poses(anchor[..., None, :, :])[..., 0, :, :].to(c2w.device)
+    return c2w[..., 0, :, :] if anchor else None
+
+
+def _check_request(encoding: str, head_dim: int, rope: bool, dtype: torch.dtype) -> None:
+    if encoding not in ENCODINGS:
+        raise ValueError(f"encoding must be one of {', '.join(ENCODINGS)}, got {encoding!r}")
+    multiple = 8 if rope else 4
+    if head_dim < multiple or head_dim % multiple:
+        raise ValueError(
+            f"head_dim must be a multiple of {multiple} {'with' if rope else 'without'} RoPE, got {head_dim}"
+        )
+    if dtype not in (torch.float32, torch.float64):
+        raise ValueError(f"operators are kept in float32 or float64 whatever they are applied to, got {dtype}")
+
+
+def _warn_of_large_translations(c2w: Tensor) -> None:
+    distance = c2w[..., :3, 3].detach().norm(dim=-1).max().item()
+    if distance > LARGE_TRANSLATION:
+        warnings.warn(
+            f"a camera is {distance:.3g} units from the first one: relative encodings blow up beyond about "
+            f"{LARGE_TRANSLATION:g}; scale translations to units of the scene's near-plane depth",
+            stacklevel=3,
+        )
+
+
+def check_anchors(operators: Sequence[Operator]) -> None:
+    """Raise ValueError unless all operators see the same world."""
+    first = operators[0].anchor
+    for other in (operator.anchor for operator in operators[1:]):
+        if first is other:
+            continue
+        if first is None or other is None or not torch.allclose(first, other, atol=1e-6):
+            raise ValueError(
+                "operators that meet in one attention must share their world: give camera_operator the same anchor="
+            )
+
+
+def _join(operators: Sequence[Operator], join: Any, *, shared_tokens: bool) -> Operator:
+    first = operators[0]
+    for operator in operators[1:]:
+        for name in ("head_dim", "tokens_per_block", "transforms_value"):
+            if getattr(operator, name) != getattr(first, name):
+                raise ValueError(f"operators differ in {name}: {getattr(first, name)}, {getattr(operator, name)}")
+        if (operator.cosine is None) != (first.cosine is None) or (shared_tokens and len(operator) != len(first)):
+            raise ValueError(f"operators differ: {first!r}, {operator!r}")
+        same_grid = operator.cosine is None or first.cosine is None or torch.equal(operator.cosine, first.cosine)
+        if shared_tokens and not same_grid:
+            raise ValueError("operators of one batch must have the same token grid")
+    changes = {name: join([getattr(o, name) for o in operators], -3) for name in ("blocks", "inverse")}
+    if any(operator.valid is not None for operator in operators):
+        changes["valid"] = join([_valid(operator) for operator in operators], -1)
+    if shared_tokens:
+        anchors = [operator.anchor for operator in operators]
+        changes["anchor"] = None if any(a is None for a in anchors) else join(anchors, 0)
+    elif first.cosine is not None:
+        changes |= {name: join([getattr(o, name) for o in operators], 0) for name in ("cosine", "sine")}
+    return first._with(**changes)
+
+
+def _valid(operator: Operator) -> Tensor:
+    if operator.valid is not None:
+        return operator.valid
+    return torch.ones(*operator.batch_shape, len(operator), dtype=torch.bool, device=operator.blocks.device)
+
+
+def _move(tensor: Tensor | None, args: Any, kwargs: Any) -> Tensor | None:
+    if tensor is None:
+        return None
+    moved = tensor.to(*args, **kwargs)
+    return moved if moved.dtype in (torch.float32, torch.float64) else moved.to(torch.float32)
