@@ -1,0 +1,439 @@
+"""Camera moves as constructors of `Trajectory`, every amount a parameter.
+
+Each move starts at the origin with any `pitch`, `yaw` and `roll`. Pans turn about the vertical, and ground moves stay
+level, whatever way the camera is tilted; "right" and "forward" are the first camera's heading on the ground.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict, TypeVar
+
+import torch
+from torch import Tensor
+
+from ucpe.lenses import Lens, PlanarLens
+from ucpe.trajectories.interpolation import smooth_curve
+from ucpe.trajectories.rotations import pose_matrix, rotation_from_angles
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+MovesType = TypeVar("MovesType", bound="Moves")
+Easing: TypeAlias = "str | Callable[[Tensor], Tensor]"
+
+EASINGS: dict[str, Callable[[Tensor], Tensor]] = {
+    "linear": lambda time: time,
+    "ease": lambda time: time * time * (3 - 2 * time),
+    "ease_in": lambda time: time * time,
+    "ease_out": lambda time: time * (2 - time),
+}
+"""Progress of a move (0 to 1) against time (0 to 1): even, soft at both ends, at the start, at the end."""
+
+SWAYS = 16
+"""Sine waves that make up each channel of a handheld camera."""
+
+
+class Shot(TypedDict, total=False):
+    """What every move takes besides its amounts: `frames`, `fps`, first `pitch`, `yaw`, `roll` (degrees), `easing`."""
+
+    frames: int
+    fps: float
+    pitch: float
+    yaw: float
+    roll: float
+    easing: Easing
+
+
+@dataclass(frozen=True)
+class Keyframe:
+    """A camera at a time in seconds: position (world units), angles (degrees), and focal length factor `zoom`."""
+
+    seconds: float
+    position: tuple[float, float, float] = (0.0, 0.0, 0.0)
+    pitch: float = 0.0
+    yaw: float = 0.0
+    roll: float = 0.0
+    zoom: float = 1.0
+
+
+class Moves:
+    """Constructors of `Trajectory`, each taking a lens, its own amounts and the options of `Shot`."""
+
+    if TYPE_CHECKING:
+
+        def __init__(self, c2w: Tensor, lens: Lens, fps: float) -> None: ...
+
+    @classmethod
+    def static(cls: type[MovesType], lens: Lens, **shot: Unpack[Shot]) -> MovesType:
+        """A camera that stands still."""
+        return _rig(cls, lens, _Timing(**shot))
+
+    @classmethod
+    def pan(cls: type[MovesType], lens: Lens, degrees: float = 30.0, **shot: Unpack[Shot]) -> MovesType:
+        """Turn about the vertical, to the right if positive."""
+        timing = _Timing(**shot)
+        return _rig(cls, lens, timing, yaw=degrees * timing.progress)
+
+    @classmethod
+    def tilt(cls: type[MovesType], lens: Lens, degrees: float = 20.0, **shot: Unpack[Shot]) -> MovesType:
+        """Look up if positive, down if negative."""
+        timing = _Timing(**shot)
+        return _rig(cls, lens, timing, pitch=degrees * timing.progress)
+
+    @classmethod
+    def roll(cls: type[MovesType], lens: Lens, degrees: float = 20.0, **shot: Unpack[Shot]) -> MovesType:
+        """Turn about the optical axis, clockwise as seen from behind the camera if positive."""
+        timing = _Timing(**shot)
+        return _rig(cls, lens, timing, roll=degrees * timing.progress)
+
+    @classmethod
+    def truck(cls: type[MovesType], lens: Lens, distance: float = 1.0, **shot: Unpack[Shot]) -> MovesType:
+        """Move sideways on the ground, to the right if positive."""
+        timing = _Timing(**shot)
+        return _rig(cls, lens, timing, right=distance * timing.progress)
+
+    @classmethod
+    def dolly(
+        cls: type[MovesType],
+        lens: Lens,
+        distance: float = 1.0,
+        along_view: bool = False,
+        **shot: Unpack[Shot],
+    ) -> MovesType:
+        """Move forward if positive: on the ground, or straight to where the camera looks with `along_view`."""
+        timing = _Timing(**shot)
+        slope = math.radians(timing.pitch) if along_view else 0.0
+        travelled = distance * timing.progress
+        return _rig(cls, lens, timing, up=math.sin(slope) * travelled, forward=math.cos(slope) * travelled)
+
+    @classmethod
+    def pedestal(cls: type[MovesType], lens: Lens, distance: float = 1.0, **shot: Unpack[Shot]) -> MovesType:
+        """Move straight up if positive, down if negative."""
+        timing = _Timing(**shot)
+        return _rig(cls, lens, timing, up=distance * timing.progress)
+
+    @classmethod
+    def orbit(
+        cls: type[MovesType], lens: Lens, degrees: float = 40.0, radius: float = 1.0, **shot: Unpack[Shot]
+    ) -> MovesType:
+        """Circle a subject `radius` ahead on the ground and keep facing it, moving to the right if positive."""
+        _positive("radius", radius)
+        timing = _Timing(**shot)
+        turned = degrees * timing.progress
+        angle = torch.deg2rad(turned)
+        return _rig(cls, lens, timing, yaw=-turned, right=radius * angle.sin(), forward=radius * (1 - angle.cos()))
+
+    @classmethod
+    def arc(
+        cls: type[MovesType], lens: Lens, degrees: float = 45.0, radius: float = 1.0, **shot: Unpack[Shot]
+    ) -> MovesType:
+        """Drive round a bend of that radius, looking where the path goes; a right bend if positive."""
+        _positive("radius", radius)
+        timing = _Timing(**shot)
+        turned = degrees * timing.progress
+        angle, side = torch.deg2rad(turned).abs(), math.copysign(1.0, degrees)
+        return _rig(
+            cls, lens, timing, yaw=turned, right=side * radius * (1 - angle.cos()), forward=radius * angle.sin()
+        )
+
+    @classmethod
+    def spiral(
+        cls: type[MovesType],
+        lens: Lens,
+        degrees: float = 360.0,
+        radius: float = 1.0,
+        end_radius: float = 0.5,
+        height: float = 0.5,
+        **shot: Unpack[Shot],
+    ) -> MovesType:
+        """Circle a subject at `radius` while closing in to `end_radius` and rising by `height`, always facing it."""
+        _positive("radius", radius)
+        _positive("end_radius", end_radius)
+        timing = _Timing(**shot)
+        turned, rise = degrees * timing.progress, height * timing.progress
+        angle, distance = torch.deg2rad(turned), radius + (end_radius - radius) * timing.progress
+        return _rig(
+            cls,
+            lens,
+            timing,
+            yaw=-turned,
+            pitch=_pitch_to_subject(timing, radius, distance, rise),
+            right=distance * angle.sin(),
+            up=rise,
+            forward=radius - distance * angle.cos(),
+        )
+
+    @classmethod
+    def crane(
+        cls: type[MovesType],
+        lens: Lens,
+        height: float = 1.0,
+        distance: float = 0.0,
+        subject_distance: float | None = 2.0,
+        **shot: Unpack[Shot],
+    ) -> MovesType:
+        """Rise by `height` and move forward by `distance`, tilting to keep a subject that far ahead in the middle.
+
+        With `subject_distance=None` the pitch stays as it is.
+        """
+        timing = _Timing(**shot)
+        rise, travelled = height * timing.progress, distance * timing.progress
+        pitch = torch.zeros_like(rise)
+        if subject_distance is not None:
+            if not subject_distance > max(0.0, distance):
+                raise ValueError(
+                    f"subject_distance must be above 0 and the {distance:g} moved forward, got {subject_distance:g}"
+                )
+            pitch = _pitch_to_subject(timing, subject_distance, subject_distance - travelled, rise)
+        return _rig(cls, lens, timing, pitch=pitch, up=rise, forward=travelled)
+
+    @classmethod
+    def handheld(
+        cls: type[MovesType],
+        lens: Lens,
+        degrees: float = 0.7,
+        distance: float = 0.01,
+        lowest: float = 0.2,
+        highest: float = 2.5,
+        seed: int = 0,
+        **shot: Unpack[Shot],
+    ) -> MovesType:
+        """Standing with a camera in the hand: random turns and sways (RMS degrees, RMS world units on each axis).
+
+        All of it lies between `lowest` and `highest` hertz, slower waves being larger. A seed is one shake in time:
+        more frames or another frame rate sample the same one.
+        """
+        timing = _Timing(**shot)
+        if not 0 < lowest < highest:
+            raise ValueError(f"need 0 < lowest < highest hertz, got {lowest:g} and {highest:g}")
+        if timing.frames > 1 and highest >= timing.fps / 2:
+            raise ValueError(f"highest must be below half the frame rate, {timing.fps / 2:g} hertz, got {highest:g}")
+        shake = _band_limited(6, torch.arange(timing.frames) / timing.fps, lowest, highest, seed)
+        pitch, yaw, roll = degrees * shake[:3]
+        right, up, forward = distance * shake[3:]
+        return _rig(cls, lens, timing, pitch=pitch, yaw=yaw, roll=roll, right=right, up=up, forward=forward)
+
+    @classmethod
+    def zoom(cls: type[MovesType], lens: Lens, factor: float = 2.0, **shot: Unpack[Shot]) -> MovesType:
+        """Lengthen the focal length by a factor (shorten it below 1) at an even perceived rate; the camera stays."""
+        _positive("factor", factor)
+        timing = _Timing(**shot)
+        return _rig(cls, zoom_lens(lens, factor**timing.progress), timing)
+
+    @classmethod
+    def dolly_zoom(
+        cls: type[MovesType],
+        lens: Lens,
+        distance: float = -1.0,
+        subject_distance: float = 1.0,
+        subject_width: float = 0.5,
+        **shot: Unpack[Shot],
+    ) -> MovesType:
+        """Back away from a subject in the middle of the view while zooming so that it keeps its size in the image.
+
+        The size kept is that of a subject of `subject_width` facing the camera; a positive `distance` approaches it.
+        """
+        _positive("subject_width", subject_width)
+        if not subject_distance > max(0.0, distance):
+            raise ValueError(
+                f"subject_distance must be above 0 and the {distance:g} moved forward, got {subject_distance:g}"
+            )
+        timing = _Timing(**shot)
+        planar = _zoomable(lens)
+        depth = subject_distance - distance * timing.progress
+        edge = torch.stack([torch.full_like(depth, subject_width / 2), torch.zeros_like(depth), depth], -1)
+        radius, seen = planar.to_plane(edge)
+        if not seen.all():
+            raise ValueError(
+                f"the lens cannot see the edge of a subject {subject_width:g} wide from {depth.min().item():g} away"
+            )
+        carried = cls.dolly(lens, distance, along_view=True, **shot)
+        return cls(carried.c2w, zoom_lens(lens, radius[0, 0] / radius[:, 0]), timing.fps)  # type: ignore[attr-defined]
+
+    @classmethod
+    def keyframes(
+        cls: type[MovesType], lens: Lens, keyframes: Sequence[Keyframe], fps: float = 16.0, easing: Easing = "smooth"
+    ) -> MovesType:
+        """Pass through cameras at given times: on one smooth curve, or eased from each to the next.
+
+        Angles are interpolated as numbers, so yaw 0 to 720 turns twice.
+        """
+        if not keyframes:
+            raise ValueError("keyframes must hold at least one camera")
+        rows = [[*key.position, key.pitch, key.yaw, key.roll, math.log(key.zoom)] for key in _ordered(keyframes)]
+        values = torch.tensor(rows, dtype=torch.float64)
+        times = torch.tensor([key.seconds for key in keyframes], dtype=torch.float64)
+        count = math.floor(float(times[-1] - times[0]) * fps + 1e-6) + 1
+        at = (times[0] + torch.arange(count) / fps).clamp(max=float(times[-1]))
+        path = smooth_curve(values, times, at) if easing == "smooth" else _eased_path(values, times, at, easing)
+        if values[:, 6].any():
+            lens = zoom_lens(lens, path[:, 6].exp())
+        return cls(pose_matrix(rotation_from_angles(*path[:, 3:6].unbind(-1)), path[:, :3]), lens, fps)
+
+    @classmethod
+    def move(cls: type[MovesType], name: str, lens: Lens, **options: Any) -> MovesType:
+        """The move of that name (see NAMED_MOVES: "pan-left", "orbit", ...), its amounts overridden by options."""
+        if name not in NAMED_MOVES:
+            raise ValueError(f"no move {name!r}; there are {', '.join(NAMED_MOVES)}")
+        method, amounts = NAMED_MOVES[name]
+        try:
+            return getattr(cls, method)(lens, **{**amounts, **options})
+        except TypeError as error:
+            raise ValueError(f"move {name!r}: {error}") from None
+
+
+NAMED_MOVES: dict[str, tuple[str, dict[str, float]]] = {
+    "static": ("static", {}),
+    "pan-left": ("pan", {"degrees": -30}),
+    "pan-right": ("pan", {"degrees": 30}),
+    "tilt-up": ("tilt", {"degrees": 20}),
+    "tilt-down": ("tilt", {"degrees": -20}),
+    "roll-left": ("roll", {"degrees": -20}),
+    "roll-right": ("roll", {"degrees": 20}),
+    "truck-left": ("truck", {"distance": -1}),
+    "truck-right": ("truck", {"distance": 1}),
+    "dolly-in": ("dolly", {"distance": 1}),
+    "dolly-out": ("dolly", {"distance": -1}),
+    "pedestal-up": ("pedestal", {"distance": 1}),
+    "pedestal-down": ("pedestal", {"distance": -1}),
+    "orbit-left": ("orbit", {"degrees": -40}),
+    "orbit-right": ("orbit", {"degrees": 40}),
+    "arc-left": ("arc", {"degrees": -45}),
+    "arc-right": ("arc", {"degrees": 45}),
+    "crane-up": ("crane", {"height": 1}),
+    "crane-down": ("crane", {"height": -1}),
+    "zoom-in": ("zoom", {"factor": 2}),
+    "zoom-out": ("zoom", {"factor": 0.5}),
+    "dolly-zoom": ("dolly_zoom", {}),
+    **{
+        name: (name, {})
+        for name in ("pan", "tilt", "roll", "truck", "dolly", "pedestal", "orbit", "arc", "spiral", "crane")
+    },
+    "handheld": ("handheld", {}),
+    "zoom": ("zoom", {}),
+}
+"""Moves by the name a person would say: the constructor and its amounts."""
+
+
+def zoom_lens(
+    lens: Lens,
+    factor: Tensor,  # (N,)
+) -> Lens:
+    """The lens with its focal length multiplied by factors, batch shape (N,)."""
+    planar = _zoomable(lens)
+    parameters = {name: value.expand(factor.shape) for name, value in planar.parameters.items()}
+    if "fx" in parameters:
+        return planar._with({**parameters, "fx": parameters["fx"] * factor, "fy": parameters["fy"] * factor})
+    if "pinhole_xfov" in parameters:
+        half = torch.tan(torch.deg2rad(parameters["pinhole_xfov"]) / 2) / factor
+        return planar._with({**parameters, "pinhole_xfov": 2 * torch.rad2deg(half.atan())})
+    half_row = 1 / planar.intrinsics(2, 2)[0, 0].double() / factor
+    ends = torch.stack([-half_row, half_row], -1)
+    directions, seen = planar.from_plane(torch.stack([ends, torch.zeros_like(ends)], -1))
+    if not seen.all():
+        raise ValueError(
+            f"{planar} cannot zoom out to {factor.min().item():.3g} of its focal length: the image would be wider "
+            "than the lens sees; start from a smaller xfov"
+        )
+    angles = torch.rad2deg(torch.atan2(directions[..., :2].norm(dim=-1), directions[..., 2]))
+    return planar._with({**parameters, "xfov": angles.sum(-1)})
+
+
+class _Timing:
+    """The options of a shot with their defaults, and the progress (frames,) of its move."""
+
+    def __init__(
+        self,
+        frames: int = 81,
+        fps: float = 16.0,
+        pitch: float = 0.0,
+        yaw: float = 0.0,
+        roll: float = 0.0,
+        easing: Easing = "linear",
+    ):
+        if isinstance(frames, bool) or not isinstance(frames, int) or frames < 1:
+            raise ValueError(f"frames must be a whole number, at least 1, got {frames!r}")
+        self.frames, self.fps = frames, fps
+        self.pitch, self.yaw, self.roll = pitch, yaw, roll
+        self.progress = _easing(easing)(torch.linspace(0, 1, frames, dtype=torch.float64))
+
+
+def _rig(
+    cls: type[MovesType],
+    lens: Lens,
+    timing: _Timing,
+    **offsets: Tensor,  # pitch, yaw, roll in degrees; right, up, forward in world units: each (frames,)
+) -> MovesType:
+    """A trajectory from what each axis of a camera rig does, starting from the shot's pitch, yaw and roll."""
+    still = torch.zeros(timing.frames, dtype=torch.float64)
+    pitch, yaw, roll, right, up, forward = (
+        offsets.get(name, still) for name in ("pitch", "yaw", "roll", "right", "up", "forward")
+    )
+    heading = rotation_from_angles(*torch.tensor([0.0, timing.yaw, 0.0], dtype=torch.float64))
+    position = torch.stack([right, -up, forward], -1) @ heading.mT
+    rotation = rotation_from_angles(timing.pitch + pitch, timing.yaw + yaw, timing.roll + roll)
+    return cls(pose_matrix(rotation, position), lens, timing.fps)
+
+
+def _pitch_to_subject(timing: _Timing, first_distance: float, distance: Tensor, rise: Tensor) -> Tensor:
+    """Change of pitch (frames,) that keeps the point first seen in the image centre, after rising above the ground."""
+    if abs(timing.pitch) > 89:
+        raise ValueError(f"a move around a subject ahead needs a pitch within 89 degrees, got {timing.pitch:g}")
+    subject_height = first_distance * math.tan(math.radians(timing.pitch))
+    return torch.rad2deg(torch.atan2(subject_height - rise, distance)) - timing.pitch
+
+
+def _band_limited(channels: int, seconds: Tensor, lowest: float, highest: float, seed: int) -> Tensor:
+    """Random signals (channels, frames) of RMS 1 about their mean between two frequencies in hertz, 0 at time 0."""
+    generator = torch.Generator().manual_seed(seed)
+    draw = torch.rand(2, channels, SWAYS, generator=generator, dtype=torch.float64)
+    frequency = lowest * (highest / lowest) ** draw[0]
+    phase = 2 * math.pi * draw[1]
+    amplitude = 1 / frequency
+    amplitude = amplitude * (2 / (amplitude * amplitude).sum(-1, keepdim=True)).sqrt()
+    angle = 2 * math.pi * frequency[..., None] * seconds.double() + phase[..., None]
+    return (amplitude[..., None] * (angle.sin() - phase[..., None].sin())).sum(1)
+
+
+def _eased_path(values: Tensor, times: Tensor, at: Tensor, easing: Easing) -> Tensor:
+    if len(times) == 1:
+        return values
+    segment = (torch.searchsorted(times, at, right=True) - 1).clamp(0, len(times) - 2)
+    fraction = (at - times[segment]) / (times[segment + 1] - times[segment])
+    return torch.lerp(values[segment], values[segment + 1], _easing(easing)(fraction)[:, None])
+
+
+def _ordered(keyframes: Sequence[Keyframe]) -> Sequence[Keyframe]:
+    for earlier, later in itertools.pairwise(keyframes):
+        if not later.seconds > earlier.seconds:
+            raise ValueError(
+                f"keyframes must be in order of time, got {earlier.seconds:g} s before {later.seconds:g} s"
+            )
+    for key in keyframes:
+        _positive("zoom", key.zoom)
+    return keyframes
+
+
+def _easing(easing: Easing) -> Callable[[Tensor], Tensor]:
+    if callable(easing):
+        return easing
+    if easing not in EASINGS:
+        raise ValueError(f"easing must be one of {', '.join(EASINGS)} or a function, got {easing!r}")
+    return EASINGS[easing]
+
+
+def _zoomable(lens: Lens) -> PlanarLens:
+    if not isinstance(lens, PlanarLens):
+        raise ValueError(f"{lens.kind} has no focal length to zoom")
+    if lens.batch_shape:
+        raise ValueError(f"zooming starts from one lens, got one of batch shape {tuple(lens.batch_shape)}")
+    return lens
+
+
+def _positive(name: str, value: float) -> None:
+    if not (math.isfinite(value) and value > 0):
+        raise ValueError(f"{name} must be a positive number, got {value!r}")
