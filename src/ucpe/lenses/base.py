@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
 import torch
 from torch import Tensor
 
+from ucpe.lenses.numerics import angle_between, furthest, widest_dtype
+
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -33,6 +35,7 @@ class Lens(ABC):
     Parameters may be numbers or tensors; the batch dimensions of a lens (one per clip or frame, say) are the
     leading dimensions of every pixel, point and ray it takes and returns. A lens has no image size of its own:
     `height` and `width` say how finely its image is sampled, with the centre of pixel (0, 0) at (0.5, 0.5).
+    A lens is a value: to change a parameter, make another lens.
     """
 
     kind: str
@@ -50,30 +53,60 @@ class Lens(ABC):
     def __init__(self, parameters: dict[str, Parameter], settings: dict[str, Any] | None = None):
         self.parameters = {name: as_parameter(name, value) for name, value in parameters.items()}
         self.settings = dict(settings or {})
-        self.batch_shape = torch.broadcast_shapes(*(value.shape for value in self.parameters.values()))
+        shapes = {name: tuple(value.shape) for name, value in self.parameters.items()}
+        try:
+            self.batch_shape = torch.broadcast_shapes(*shapes.values())
+        except RuntimeError:
+            raise ValueError(f"the parameters of {self.kind} must broadcast to one batch shape, got {shapes}") from None
 
     @abstractmethod
-    def unproject(self, pixels: Tensor, height: int, width: int) -> Rays:
-        """Rays of the given pixels (*batch, ..., 2) in an image of height x width."""
+    def _unproject(self, pixels: Tensor, height: int, width: int) -> tuple[Tensor | None, Tensor, Tensor]:
+        """Origins (None at the camera centre), unit directions and validity, finite everywhere."""
 
     @abstractmethod
-    def project(self, points: Tensor, height: int, width: int) -> tuple[Tensor, Tensor]:
-        """Pixels (*batch, ..., 2) of camera-frame points (*batch, ..., 3), and which of them the lens can see.
-
-        A visible point may still lie outside the image; an invisible one gets the image centre.
-        """
+    def _project(self, points: Tensor, height: int, width: int) -> tuple[Tensor, Tensor]:
+        """Pixels and validity, finite everywhere."""
 
     @abstractmethod
     def intrinsics(self, height: int, width: int) -> Tensor:
         """Matrix (*batch, 3, 3) from the lens's image plane to pixels; the camera matrix K of a pinhole."""
 
-    def rays(
-        self, height: int, width: int, *, dtype: torch.dtype | None = None, device: torch.device | None = None
-    ) -> Rays:
-        """Rays (*batch, height, width, ...) at the pixel centres of an image."""
+    def unproject(self, pixels: Tensor, height: int, width: int) -> Rays:
+        """Rays of the given pixels (*batch, ..., 2) of an image, in their dtype (float32 at least)."""
         check_size(height, width)
-        grid = pixel_grid(height, width, *self._placement(dtype, device))
-        return self.unproject(grid.expand(*self.batch_shape, *grid.shape), height, width)
+        origins, directions, valid = self._unproject(self._checked("pixels", pixels, 2), height, width)
+        axis = torch.zeros_like(directions)
+        axis[..., 2] = 1
+        directions = torch.where(valid[..., None], directions, axis)
+        if origins is None:
+            return Rays(torch.zeros_like(directions), directions, valid)
+        return Rays(torch.where(valid[..., None], origins, torch.zeros_like(origins)), directions, valid)
+
+    def project(self, points: Tensor, height: int, width: int) -> tuple[Tensor, Tensor]:
+        """Pixels (*batch, ..., 2) of camera-frame points (*batch, ..., 3), and which of them the lens can see.
+
+        A visible point may still lie outside the image; an invisible one gets the image centre.
+        """
+        check_size(height, width)
+        pixels, valid = self._project(self._checked("points", points, 3), height, width)
+        centre = torch.tensor([width / 2, height / 2], dtype=pixels.dtype, device=pixels.device)
+        return torch.where(valid[..., None], pixels, centre), valid
+
+    def rays(
+        self, height: int, width: int, *, dtype: torch.dtype | None = None, device: torch.device | str | None = None
+    ) -> Rays:
+        """Rays (*batch, height, width, ...) at the pixel centres of an image; computed in float32 or better."""
+        check_size(height, width)
+        dtype = dtype or torch.get_default_dtype()
+        grid = pixel_grid(height, width, torch.promote_types(dtype, torch.float32), device or self.device)
+        rays = self.unproject(grid.expand(*self.batch_shape, *grid.shape), height, width)
+        return Rays(rays.origins.to(dtype), rays.directions.to(dtype), rays.valid)
+
+    @property
+    def device(self) -> torch.device:
+        """Where the parameters live; plain numbers follow the tensors."""
+        devices = (value.device for value in self.parameters.values())
+        return next((device for device in devices if device.type != "cpu"), torch.device("cpu"))
 
     def xfov(self, height: int, width: int) -> Tensor:
         """Horizontal field of view in degrees (*batch), along the row through the image centre."""
@@ -130,79 +163,72 @@ class Lens(ABC):
         return f"{type(self).__name__}({', '.join(arguments)})"
 
     def _with(self: LensType, parameters: dict[str, Tensor]) -> LensType:
-        return type(self)(**parameters, **self.settings)
+        constructor: Any = type(self)
+        return constructor(**parameters, **self.settings)
+
+    def _checked(self, name: str, value: Tensor, size: int) -> Tensor:
+        """Input of the right shape in float32 or better."""
+        batch = tuple(self.batch_shape)
+        if value.ndim < 1 or value.shape[-1] != size:
+            raise ValueError(f"{name} must have shape (..., {size}), got {tuple(value.shape)}")
+        leading = tuple(value.shape[: len(batch)]) if value.ndim > len(batch) else tuple(value.shape[:-1])
+        if len(leading) < len(batch) or any(a != b and 1 not in (a, b) for a, b in zip(leading, batch)):
+            raise ValueError(f"{self.kind} has batch shape {batch}, which must lead the shape of {name}, got {leading}")
+        value = value.expand(*torch.broadcast_shapes(leading, batch), *value.shape[len(batch) :])
+        return value.to(torch.promote_types(value.dtype, torch.float32))
 
     def _parameter(self, name: str, like: Tensor) -> Tensor:
         """A parameter shaped to broadcast against values whose leading dimensions are the batch."""
-        value = self.parameters[name]
-        if value.ndim == 0:
-            return value
-        if like.ndim < len(self.batch_shape):
-            raise ValueError(
-                f"{self.kind} has batch shape {tuple(self.batch_shape)}, which must lead the shape of what it "
-                f"is given; got leading shape {tuple(like.shape)}"
-            )
-        value = value.expand(self.batch_shape)
-        return value.reshape(value.shape + (1,) * (like.ndim - value.ndim)).to(like.device)
+        return self._spread(self.parameters[name], like)
 
-    def _placement(
-        self, dtype: torch.dtype | None, device: torch.device | None
-    ) -> tuple[torch.dtype, torch.device | None]:
-        batched = [value for value in self.parameters.values() if value.ndim]
-        if dtype is None:
-            dtype = torch.get_default_dtype()
-            for value in batched:
-                dtype = torch.promote_types(dtype, value.dtype)
-        return dtype, device or (batched[0].device if batched else None)
+    def _spread(self, value: Tensor, like: Tensor) -> Tensor:
+        """A value per batch entry, shaped and cast to broadcast against `like`, which the batch leads."""
+        value = value.to(like)
+        if value.ndim:
+            value = value.expand(self.batch_shape)
+            value = value.reshape(value.shape + (1,) * (like.ndim - value.ndim))
+        return value
 
     def _field_of_view(self, ends: list[tuple[float, float]], height: int, width: int) -> Tensor:
-        """Degrees from one image border, over the optical axis, to the other; up to where the lens can see."""
+        """Degrees from one image border, over the image centre, to the other; up to where the lens can see."""
         check_size(height, width)
-        dtype, device = self._placement(None, None)
-        border = torch.tensor(ends, dtype=torch.promote_types(dtype, torch.float64), device=device)
+        border = torch.tensor(ends, dtype=widest_dtype(self.device), device=self.device)
         border = border.expand(*self.batch_shape, 2, 2)
-        middle = self._axis_pixel(border, height, width)
-        seen = self.unproject(border, height, width).valid
-        inner, outer = torch.zeros_like(seen, dtype=border.dtype), torch.ones_like(seen, dtype=border.dtype)
-        for _ in range(50):
-            half = (inner + outer) / 2
-            visible = self.unproject(torch.lerp(middle, border, half[..., None]), height, width).valid
-            inner, outer = torch.where(visible, half, inner), torch.where(visible, outer, half)
-        reach = torch.where(seen, torch.ones_like(inner), inner)[..., None]
-        directions = self.unproject(torch.lerp(middle, border, reach), height, width).directions
-        angles = torch.atan2(directions[..., :2].norm(dim=-1), directions[..., 2])
-        return torch.rad2deg(angles.sum(-1)).to(dtype)
+        middle = torch.tensor([width / 2, height / 2], dtype=border.dtype, device=self.device).expand_as(border)
 
-    def _axis_pixel(self, like: Tensor, height: int, width: int) -> Tensor:
-        """Pixel of the optical axis."""
-        axis = torch.zeros(*like.shape[:-1], 3, dtype=like.dtype, device=like.device)
-        axis[..., 2] = 1
-        return self.project(axis, height, width)[0]
+        def visible(share: Tensor) -> Tensor:
+            pixels = torch.lerp(middle[..., None, :], border[..., None, :], share[..., None])
+            return self.unproject(pixels, height, width).valid
+
+        reach = furthest(visible, torch.ones_like(border[..., 0]))
+        rays = self.unproject(torch.lerp(middle, border, reach[..., None]), height, width)
+        centre = self.unproject(middle, height, width).directions
+        angles = angle_between(rays.directions, centre)
+        return torch.rad2deg(angles.sum(-1)).to(torch.get_default_dtype())
 
 
 def as_parameter(name: str, value: Parameter) -> Tensor:
-    """A finite floating tensor; numbers become 0-dimensional float64, which never changes a result's dtype."""
+    """A finite floating tensor; whatever is not a tensor yet becomes float64."""
     if isinstance(value, Tensor):
         tensor = value if value.is_floating_point() else value.to(torch.get_default_dtype())
-        tensor = tensor.float() if tensor.dtype in (torch.bfloat16, torch.float16) else tensor
+        tensor = tensor.to(torch.promote_types(tensor.dtype, torch.float32))
     else:
         try:
-            number = isinstance(value, int | float)
-            tensor = torch.as_tensor(value, dtype=torch.float64 if number else torch.get_default_dtype())
-        except (TypeError, ValueError):
+            tensor = torch.as_tensor(value, dtype=torch.float64)
+        except (TypeError, ValueError, RuntimeError):
             raise ValueError(f"{name} must be a number or a tensor, got {value!r}") from None
-    if not torch.isfinite(tensor).all():
-        raise ValueError(f"{name} must be finite, got {_offending(tensor, torch.isfinite(tensor))}")
+    finite = torch.isfinite(tensor)
+    if not finite.all():
+        raise ValueError(f"{name} must be finite, got {_offending(tensor, finite)}")
     return tensor
 
 
-def check_range(name: str, value: Tensor, low: float, high: float, *, open_low: bool = False) -> None:
-    """Raise ValueError unless low <= value <= high (low < value if open_low)."""
-    inside = (value > low if open_low else value >= low) & (value <= high)
+def check_range(name: str, value: Tensor, low: float, high: float) -> None:
+    """Raise ValueError unless low <= value <= high."""
+    inside = (value >= low) & (value <= high)
     if not inside.all():
-        bracket = "(" if open_low else "["
         end = f"{high:g}]" if math.isfinite(high) else "inf)"
-        raise ValueError(f"{name} must be in {bracket}{low:g}, {end}, got {_offending(value, inside)}")
+        raise ValueError(f"{name} must be in [{low:g}, {end}, got {_offending(value, inside)}")
 
 
 def check_size(height: int, width: int) -> None:
@@ -212,7 +238,9 @@ def check_size(height: int, width: int) -> None:
             raise ValueError(f"{name} must be a whole number of pixels, at least 1, got {value!r}")
 
 
-def pixel_grid(height: int, width: int, dtype: torch.dtype | None = None, device: torch.device | None = None) -> Tensor:
+def pixel_grid(
+    height: int, width: int, dtype: torch.dtype | None = None, device: torch.device | str | None = None
+) -> Tensor:
     """Pixel centres (height, width, 2) as (u, v)."""
     v, u = torch.meshgrid(
         torch.arange(height, dtype=dtype, device=device) + 0.5,

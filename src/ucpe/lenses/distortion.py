@@ -5,17 +5,17 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from ucpe.lenses.base import Lens
-from ucpe.lenses.inversion import iteration_dtype, solve_increasing
-from ucpe.lenses.planar import PlanarLens, norm
+from ucpe.lenses.numerics import angle_between, invert_increasing, smallest_positive_root, widest_dtype
+from ucpe.lenses.planar import PlanarLens
 
 RADIAL = ("k1", "k2", "k3", "k4", "k5", "k6")
-LARGEST_RADIUS = math.tan(math.radians(89.99))
-"""Plane radius beyond which nothing is searched: a ray 0.01 degrees from the image plane."""
+
+LARGEST_ANGLE = math.radians(89.99)
+"""Nothing is searched beyond the plane radius tan(89.99 degrees)."""
 
 LARGEST_STEP = 0.3
 """Longest Newton step on the plane, so that strong tangential terms cannot throw the search off."""
@@ -35,8 +35,8 @@ class DistortedLens(PlanarLens):
     def to_plane(self, points: Tensor) -> tuple[Tensor, Tensor]:
         """Plane coordinates (*batch, ..., 2) of camera-frame points (*batch, ..., 3), and which are visible."""
         plane, seen = self.ideal_to_plane(points)
-        plane, monotone = self._distortion.apply(torch.where(seen[..., None], plane, torch.zeros_like(plane)))
-        return plane, seen & monotone
+        plane, one_to_one = self._distortion.apply(torch.where(seen[..., None], plane, torch.zeros_like(plane)))
+        return plane, seen & one_to_one
 
     def from_plane(self, plane: Tensor) -> tuple[Tensor, Tensor]:
         """Unit directions (*batch, ..., 3) of plane coordinates (*batch, ..., 2), and which have a ray."""
@@ -44,44 +44,50 @@ class DistortedLens(PlanarLens):
         directions, seen = self.ideal_from_plane(plane)
         return directions, reachable & seen
 
-    def _check_parameters(self) -> None:
+    def max_xfov(self) -> Tensor:
+        """Field of view in degrees (*batch) that every xfov must stay below with these model parameters."""
+        if not self._distortion.tangential:
+            return super().max_xfov()
+        everything = torch.full(self.batch_shape, math.inf, dtype=widest_dtype(self.device), device=self.device)
+        return torch.rad2deg(self._row_angle(self._search_row(everything)[0])[0])
+
+    def _prepare(self) -> None:
         self._distortion = PlaneDistortion(self)
 
-    def _reaches(self, xfov: Tensor) -> Tensor:
-        if not self._distortion.tangential:
-            return super()._reaches(xfov)
-        return torch.deg2rad(xfov) < self._row_angle(self._half_row_limit())
-
-    def _half_row(self, xfov: Tensor) -> Tensor:
+    def _half_row(self, xfov: Tensor) -> tuple[Tensor, Tensor]:
         if not self._distortion.tangential:
             return super()._half_row(xfov)
-        target = torch.deg2rad(xfov)
-        low, high = torch.zeros_like(target.detach(), dtype=torch.float64), self._half_row_limit()
-        for _ in range(60):
-            half = (low + high) / 2
-            narrow = self._row_angle(half) < target
-            low, high = torch.where(narrow, half, low), torch.where(narrow, high, half)
-        half = ((low + high) / 2).detach()
-        with torch.enable_grad():
-            leaf = half.clone().requires_grad_()
-            (slope,) = torch.autograd.grad(self._row_angle(leaf).sum(), leaf)
-        return half - (self._row_angle(half) - target) / slope
+        angle = torch.deg2rad(xfov.expand(self.batch_shape))
+        half, exists = self._search_row(angle.detach())
+        for _ in range(3):  # the last of these Newton steps carries the gradient of the implicit function
+            half = half.detach()
+            with torch.enable_grad():
+                leaf = half.clone().requires_grad_()
+                (slope,) = torch.autograd.grad(self._row_angle(leaf)[0].sum(), leaf)
+            half = half - (self._row_angle(half)[0] - angle) / torch.where(exists, slope, torch.ones_like(slope))
+        return half, exists
 
-    def _row_angle(self, half: Tensor) -> Tensor:
-        """Angle in radians (*batch) that the plane from (-half, 0) to (half, 0) sees."""
-        directions = self.from_plane(_row_ends(half))[0]
-        return torch.atan2(norm(directions[..., :2]), directions[..., 2]).sum(-1)
+    def _search_row(self, angle: Tensor) -> tuple[Tensor, Tensor]:
+        """Half width (*batch) of the row that sees an angle in radians, or the widest visible, and whether it does."""
+        share = torch.linspace(0, 1, 129, dtype=angle.dtype, device=angle.device)
+        low, high = torch.zeros_like(angle), torch.full_like(angle, LARGEST_ANGLE)
+        for _ in range(3):
+            grid = torch.lerp(low[..., None], high[..., None], share)
+            seen, visible = self._row_angle(grid.tan())
+            narrow = visible & (seen < angle[..., None])
+            count = narrow.long().cumprod(-1).sum(-1, keepdim=True)
+            low = grid.gather(-1, (count - 1).clamp(min=0))[..., 0]
+            high = grid.gather(-1, count.clamp(max=128))[..., 0]
+        reached = visible.gather(-1, count.clamp(max=128))[..., 0] & (count[..., 0] <= 128)
+        return low.tan(), reached
 
-    def _half_row_limit(self) -> Tensor:
-        """Half width (*batch) up to which both ends of a row have a ray, at most LARGEST_RADIUS."""
-        like = next((value for value in self.parameters.values() if value.ndim), torch.zeros(()))
-        low = torch.zeros(self.batch_shape, dtype=torch.float64, device=like.device)
-        high = torch.full_like(low, LARGEST_RADIUS)
-        for _ in range(70):
-            half = torch.where(high - low > 1, (low * high + 1e-6).sqrt(), (low + high) / 2)
-            visible = self.from_plane(_row_ends(half))[1].all(-1)
-            low, high = torch.where(visible, half, low), torch.where(visible, high, half)
-        return low
+    def _row_angle(self, half: Tensor) -> tuple[Tensor, Tensor]:
+        """Angle in radians (*batch, ...) that the plane from (-half, 0) to (half, 0) sees, and if both ends do."""
+        zero = torch.zeros_like(half)
+        ends = torch.stack([torch.stack([-half, zero], -1), torch.stack([half, zero], -1)], -2)
+        directions, visible = self.from_plane(ends)
+        axis = torch.tensor([0.0, 0.0, 1.0], dtype=half.dtype, device=half.device)
+        return angle_between(directions, axis.expand_as(directions)).sum(-1), visible.all(-1)
 
 
 class PlaneDistortion:
@@ -93,81 +99,113 @@ class PlaneDistortion:
     def __init__(self, lens: Lens):
         self._lens = lens
         self._limit = _monotone_radius(lens)
-        self.tangential = bool(lens.parameters["p1"].any() or lens.parameters["p2"].any())
+        tangential = lens.parameters["p1"], lens.parameters["p2"]
+        self.tangential = any(value.requires_grad or bool(value.any()) for value in tangential)
 
     def apply(self, plane: Tensor) -> tuple[Tensor, Tensor]:
         """Distorted coordinates (*batch, ..., 2) of plane coordinates, and where the map is one to one."""
-        limit = self._limit_like(plane[..., 0])
+        limit = self._lens._spread(self._limit, plane[..., 0])
         inside = (plane * plane).sum(-1) < limit * limit
-        plane = torch.where(inside[..., None], plane, torch.zeros_like(plane))
-        distorted, jacobian = self._evaluate(plane, self._coefficients(plane[..., 0]))
-        return distorted, inside & (_determinant(jacobian) > 0)
+        x, y = torch.where(inside[..., None], plane, torch.zeros_like(plane)).unbind(-1)
+        coefficients = self._coefficients(x)
+        distorted_x, distorted_y = _distort(x, y, coefficients)
+        if self.tangential:
+            inside = inside & _one_to_one(*_jacobian(x, y, coefficients))
+        return torch.stack([distorted_x, distorted_y], -1), inside
 
     def invert(self, distorted: Tensor) -> tuple[Tensor, Tensor]:
         """Plane coordinates (*batch, ..., 2) whose distortion is given, and which exist."""
-        precise = iteration_dtype(distorted)
-        target = distorted.detach().to(precise)
-        coefficients = self._coefficients(target[..., 0])
-        fixed = {name: value.detach().to(precise) for name, value in coefficients.items()}
-        limit = self._limit_like(target[..., 0])
+        shape = distorted.shape[:-1]
+        wide = distorted.detach().to(widest_dtype(distorted.device)).flatten(len(self._lens.batch_shape), -2)
+        x, y, reachable = self._search(*wide.unbind(-1))
+        x, y = (torch.where(reachable, value, 0).to(distorted.dtype).reshape(shape) for value in (x, y))
 
-        length = target.norm(dim=-1)
-        radius, reachable = solve_increasing(
-            lambda r: _radial(r, fixed), length, limit.clamp(max=LARGEST_RADIUS).expand(length.shape)
+        target_x, target_y = distorted.unbind(-1)
+        coefficients = self._coefficients(target_x)
+        value_x, value_y = _distort(x, y, coefficients)
+        fixed = {name: value.detach() for name, value in coefficients.items()}
+        step_x, step_y = _solve(*_jacobian(x, y, fixed), value_x - target_x, value_y - target_y)
+        return torch.stack([x - step_x, y - step_y], -1), reachable.reshape(shape)
+
+    def _search(self, target_x: Tensor, target_y: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Plane coordinates (*batch, n) whose distortion is given, and which exist."""
+        coefficients = {name: value.detach() for name, value in self._coefficients(target_x).items()}
+        limit = self._lens._spread(self._limit, target_x)
+        share = torch.linspace(0, 1, 513, dtype=target_x.dtype, device=target_x.device)
+        nodes = (limit.atan().clamp(max=LARGEST_ANGLE) * share).tan()
+        length = (target_x * target_x + target_y * target_y).sqrt()
+        steps = 0 if self.tangential else 60
+        radius, reachable = invert_increasing(lambda r: _radial(r, coefficients), length, nodes, steps)
+        gain = torch.where(length > 0, radius / length.clamp(min=1e-300), 1)
+        x, y = target_x * gain, target_y * gain
+        return (
+            self._add_tangential(x, y, target_x, target_y, limit, coefficients)
+            if self.tangential
+            else (x, y, reachable)
         )
-        plane = target * torch.where(length > 0, radius / length.clamp(min=1e-300), torch.ones_like(radius))[..., None]
-        if self.tangential:
-            for _ in range(15):
-                value, jacobian = self._evaluate(plane, fixed)
-                plane = plane - _solve(jacobian, value - target).clamp(-LARGEST_STEP, LARGEST_STEP)
-            value, jacobian = self._evaluate(plane, fixed)
-            error = (value - target).norm(dim=-1)
-            reachable = (error < 1e-9 * (1 + length)) & (plane.norm(dim=-1) < limit) & (_determinant(jacobian) > 0)
-        plane = torch.where(reachable[..., None], plane, torch.zeros_like(plane)).to(distorted.dtype)
-        return self._differentiable(plane, distorted, coefficients), reachable
 
-    def _differentiable(self, plane: Tensor, distorted: Tensor, coefficients: dict[str, Tensor]) -> Tensor:
-        """One more Newton step, which carries the gradient of the implicit function."""
-        value, jacobian = self._evaluate(plane, coefficients)
-        return plane - _solve(jacobian.detach(), value - distorted)
+    def _add_tangential(
+        self, x: Tensor, y: Tensor, target_x: Tensor, target_y: Tensor, limit: Tensor, coefficients: dict[str, Tensor]
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Newton steps from the radial solution (*batch, n); those that have arrived step no more."""
+        shape = x.shape
+        x, y, target_x, target_y = (value.reshape(-1).clone() for value in (x, y, target_x, target_y))
+        limit = limit.expand(shape).reshape(-1)
+        every = {
+            name: value if value.ndim == 0 else value.expand(shape).reshape(-1) for name, value in coefficients.items()
+        }
+        tolerance = 1e-13 * (1 + target_x.abs() + target_y.abs())
+        reachable = torch.zeros_like(x, dtype=torch.bool)
+        moving = torch.arange(len(x), device=x.device)
+        for _ in range(20):
+            here = {name: value if value.ndim == 0 else value[moving] for name, value in every.items()}
+            at_x, at_y = x[moving], y[moving]
+            value_x, value_y = _distort(at_x, at_y, here)
+            error_x, error_y = value_x - target_x[moving], value_y - target_y[moving]
+            jacobian = _jacobian(at_x, at_y, here)
+            arrived = error_x.abs() + error_y.abs() < tolerance[moving]
+            inside = at_x * at_x + at_y * at_y < limit[moving] ** 2
+            reachable[moving] = arrived & inside & _one_to_one(*jacobian)
+            step_x, step_y = (value.clamp(-LARGEST_STEP, LARGEST_STEP) for value in _solve(*jacobian, error_x, error_y))
+            moving = moving[~arrived]
+            if not len(moving):
+                break
+            x[moving], y[moving] = (at_x - step_x)[~arrived], (at_y - step_y)[~arrived]
+        return x.reshape(shape), y.reshape(shape), reachable.reshape(shape)
 
     def _coefficients(self, like: Tensor) -> dict[str, Tensor]:
         names = (*RADIAL, "p1", "p2")
         return {name: self._lens._parameter(name, like) for name in names if name in self._lens.parameters}
 
-    def _limit_like(self, like: Tensor) -> Tensor:
-        limit = self._limit.to(like.device)
-        return limit.reshape(limit.shape + (1,) * (like.ndim - limit.ndim)) if limit.ndim else limit
 
-    def _evaluate(self, plane: Tensor, coefficients: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
-        """Distorted coordinates (..., 2) and their Jacobian (..., 2, 2)."""
-        x, y = plane.unbind(-1)
-        squared = x * x + y * y
-        gain, slope = _gain(squared, coefficients)
-        p1, p2 = coefficients["p1"], coefficients["p2"]
-        distorted_x = x * gain + 2 * p1 * x * y + p2 * (squared + 2 * x * x)
-        distorted_y = y * gain + p1 * (squared + 2 * y * y) + 2 * p2 * x * y
-        xx = gain + 2 * slope * x * x + 2 * p1 * y + 6 * p2 * x
-        yy = gain + 2 * slope * y * y + 6 * p1 * y + 2 * p2 * x
-        xy = 2 * slope * x * y + 2 * p1 * x + 2 * p2 * y
-        jacobian = torch.stack([torch.stack([xx, xy], -1), torch.stack([xy, yy], -1)], -2)
-        return torch.stack([distorted_x, distorted_y], -1), jacobian
+def _distort(x: Tensor, y: Tensor, coefficients: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
+    squared = x * x + y * y
+    above, below = _rational(squared, coefficients)
+    gain, p1, p2 = above / below, coefficients["p1"], coefficients["p2"]
+    skew = 2 * (p1 * y + p2 * x)
+    return x * (gain + skew) + p2 * squared, y * (gain + skew) + p1 * squared
 
 
-def _row_ends(half: Tensor) -> Tensor:
-    """The plane points (..., 2, 2) at (-half, 0) and (half, 0)."""
-    return torch.stack([torch.stack([sign * half, torch.zeros_like(half)], -1) for sign in (-1, 1)], -2)
+def _jacobian(x: Tensor, y: Tensor, coefficients: dict[str, Tensor]) -> tuple[Tensor, Tensor, Tensor]:
+    """The derivatives dx'/dx, dx'/dy = dy'/dx and dy'/dy."""
+    gain, slope = _gain(x * x + y * y, coefficients)
+    p1, p2 = coefficients["p1"], coefficients["p2"]
+    xx = gain + 2 * slope * x * x + 2 * p1 * y + 6 * p2 * x
+    yy = gain + 2 * slope * y * y + 6 * p1 * y + 2 * p2 * x
+    return xx, 2 * (slope * x * y + p1 * x + p2 * y), yy
 
 
-def _gain(squared: Tensor, coefficients: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
-    """Radial magnification and its derivative with respect to the squared radius."""
-    zero = torch.zeros_like(squared)
-    k1, k2, k3, k4, k5, k6 = (coefficients.get(name, zero) for name in RADIAL)
-    above = 1 + squared * (k1 + squared * (k2 + squared * k3))
-    below = 1 + squared * (k4 + squared * (k5 + squared * k6))
-    above_slope = k1 + squared * (2 * k2 + squared * 3 * k3)
-    below_slope = k4 + squared * (2 * k5 + squared * 3 * k6)
-    return above / below, (above_slope * below - above * below_slope) / (below * below)
+def _one_to_one(xx: Tensor, xy: Tensor, yy: Tensor) -> Tensor:
+    """Whether the symmetric Jacobian is positive definite, as it is around the centre up to the first fold."""
+    return (xx > 0) & (xx * yy > xy * xy)
+
+
+def _solve(xx: Tensor, xy: Tensor, yy: Tensor, right_x: Tensor, right_y: Tensor) -> tuple[Tensor, Tensor]:
+    """Solution of the symmetric 2 x 2 system; zero where it is singular."""
+    determinant = xx * yy - xy * xy
+    usable = determinant.abs() > 1e-12
+    inverse = usable / torch.where(usable, determinant, torch.ones_like(determinant))
+    return (yy * right_x - xy * right_y) * inverse, (xx * right_y - xy * right_x) * inverse
 
 
 def _radial(radius: Tensor, coefficients: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
@@ -177,35 +215,36 @@ def _radial(radius: Tensor, coefficients: dict[str, Tensor]) -> tuple[Tensor, Te
     return radius * gain, gain + 2 * squared * slope
 
 
+def _gain(squared: Tensor, coefficients: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
+    """Radial magnification and its derivative with respect to the squared radius."""
+    above, below = _rational(squared, coefficients)
+    k1, k2, k3, k4, k5, k6 = (coefficients.get(name, 0.0) for name in RADIAL)
+    above_slope = k1 + squared * (2 * k2 + squared * (3 * k3))
+    below_slope = k4 + squared * (2 * k5 + squared * (3 * k6))
+    gain = above / below
+    return gain, (above_slope - gain * below_slope) / below
+
+
+def _rational(squared: Tensor, coefficients: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
+    k1, k2, k3, k4, k5, k6 = (coefficients.get(name, 0.0) for name in RADIAL)
+    above = 1 + squared * (k1 + squared * (k2 + squared * k3))
+    return above, 1 + squared * (k4 + squared * (k5 + squared * k6))
+
+
 def _monotone_radius(lens: Lens) -> Tensor:
     """Smallest radius (*batch) at which the radial distortion stops growing or divides by zero; inf if none."""
-    values = {name: lens.parameters[name].detach().double().cpu() for name in RADIAL if name in lens.parameters}
-    shape = torch.broadcast_shapes(*(value.shape for value in values.values()))
-    stacked = torch.stack([values.get(name, torch.zeros(())).expand(shape) for name in RADIAL], -1)
-    limits = [_smallest_stationary_radius(row) for row in stacked.reshape(-1, len(RADIAL)).numpy()]
-    return torch.tensor(limits, dtype=torch.float64).reshape(shape)
+    zero = torch.zeros((), dtype=torch.float64)
+    given = [lens.parameters.get(name, zero).detach().double().cpu() for name in RADIAL]
+    values = torch.stack(torch.broadcast_tensors(*given), -1)
+    one = torch.ones_like(values[..., :1])
+    above, below = torch.cat([one, values[..., :3]], -1), torch.cat([one, values[..., 3:]], -1)
+    order = torch.arange(4, dtype=torch.float64)
+    growth = _product((1 + 2 * order) * above, below) - _product(above, 2 * order * below)
+    roots = torch.minimum(smallest_positive_root(growth[..., 1:]), smallest_positive_root(below[..., 1:]))
+    return roots.sqrt()
 
 
-def _smallest_stationary_radius(coefficients: np.ndarray) -> float:
-    above, below = (np.poly1d([*reversed(part), 1.0]) for part in (coefficients[:3], coefficients[3:]))
-    squared = np.poly1d([1.0, 0.0])
-    growth = (above + 2 * squared * above.deriv()) * below - 2 * squared * above * below.deriv()
-    roots = np.concatenate([growth.roots, below.roots])
-    real = roots.real[(np.abs(roots.imag) <= 1e-9 * (1 + np.abs(roots.real))) & (roots.real > 0)]
-    return float(np.sqrt(real.min())) if len(real) else math.inf
-
-
-def _determinant(matrix: Tensor) -> Tensor:
-    return matrix[..., 0, 0] * matrix[..., 1, 1] - matrix[..., 0, 1] * matrix[..., 1, 0]
-
-
-def _solve(matrix: Tensor, vector: Tensor) -> Tensor:
-    """Solution (..., 2) of a 2 x 2 system; zero where the matrix is singular."""
-    determinant = _determinant(matrix)
-    usable = determinant.abs() > 1e-12
-    first = matrix[..., 1, 1] * vector[..., 0] - matrix[..., 0, 1] * vector[..., 1]
-    second = matrix[..., 0, 0] * vector[..., 1] - matrix[..., 1, 0] * vector[..., 0]
-    solution = (
-        torch.stack([first, second], -1) / torch.where(usable, determinant, torch.ones_like(determinant))[..., None]
-    )
-    return torch.where(usable[..., None], solution, torch.zeros_like(solution))
+def _product(first: Tensor, second: Tensor) -> Tensor:
+    """Coefficients (..., 7) of the product of two cubics (..., 4)."""
+    terms = first[..., :, None] * second[..., None, :]
+    return torch.stack([terms.flip(-2).diagonal(power - 3, -2, -1).sum(-1) for power in range(7)], -1)

@@ -6,13 +6,12 @@ import math
 from abc import abstractmethod
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from ucpe.lenses.base import Parameter
-from ucpe.lenses.inversion import iteration_dtype, solve_increasing
-from ucpe.lenses.planar import PlanarLens, norm
+from ucpe.lenses.numerics import invert_increasing, norm, smallest_positive_root, widest_dtype
+from ucpe.lenses.planar import PlanarLens
 
 
 class RadialLens(PlanarLens):
@@ -20,6 +19,9 @@ class RadialLens(PlanarLens):
 
     max_angle = math.pi
     """Angle to the axis in radians from which on the lens sees nothing."""
+
+    def __init__(self, xfov: Parameter | None = None, **scale: Any):
+        super().__init__({}, xfov=xfov, **scale)
 
     @abstractmethod
     def radius(self, angle: Tensor) -> Tensor:
@@ -58,9 +60,6 @@ class Equidistant(RadialLens):
 
     kind = "equidistant"
 
-    def __init__(self, xfov: Parameter | None = None, **scale: Any):
-        super().__init__({}, xfov=xfov, **scale)
-
     def radius(self, angle: Tensor) -> Tensor:
         """Plane radius (*batch, ...) of angles in radians."""
         return angle
@@ -75,9 +74,6 @@ class Equisolid(RadialLens):
     """radius = 2 sin(angle / 2): equal solid angles cover equal image areas."""
 
     kind = "equisolid"
-
-    def __init__(self, xfov: Parameter | None = None, **scale: Any):
-        super().__init__({}, xfov=xfov, **scale)
 
     def radius(self, angle: Tensor) -> Tensor:
         """Plane radius (*batch, ...) of angles in radians."""
@@ -94,9 +90,6 @@ class Stereographic(RadialLens):
 
     kind = "stereographic"
 
-    def __init__(self, xfov: Parameter | None = None, **scale: Any):
-        super().__init__({}, xfov=xfov, **scale)
-
     def radius(self, angle: Tensor) -> Tensor:
         """Plane radius (*batch, ...) of angles in radians."""
         return 2 * (angle / 2).tan()
@@ -111,9 +104,6 @@ class Orthographic(RadialLens):
 
     kind = "orthographic"
     max_angle = math.pi / 2
-
-    def __init__(self, xfov: Parameter | None = None, **scale: Any):
-        super().__init__({}, xfov=xfov, **scale)
 
     def radius(self, angle: Tensor) -> Tensor:
         """Plane radius (*batch, ...) of angles in radians."""
@@ -139,13 +129,12 @@ class KannalaBrandt(RadialLens):
         k4: Parameter = 0.0,
         **scale: Any,
     ):
-        super().__init__({"k1": k1, "k2": k2, "k3": k3, "k4": k4}, xfov=xfov, **scale)
+        PlanarLens.__init__(self, {"k1": k1, "k2": k2, "k3": k3, "k4": k4}, xfov=xfov, **scale)
 
-    def _check_parameters(self) -> None:
-        values = [self.parameters[name].detach().double().cpu() for name in ("k1", "k2", "k3", "k4")]
-        shape = torch.broadcast_shapes(*(value.shape for value in values))
-        rows = torch.stack([value.expand(shape) for value in values], -1).reshape(-1, 4).numpy()
-        self._limit = torch.tensor([_first_stationary_angle(row) for row in rows], dtype=torch.float64).reshape(shape)
+    def _prepare(self) -> None:
+        coefficients = [self.parameters[name].detach().double().cpu() for name in ("k1", "k2", "k3", "k4")]
+        slope = torch.stack(torch.broadcast_tensors(*coefficients), -1) * torch.tensor([3.0, 5.0, 7.0, 9.0])
+        self._limit = smallest_positive_root(slope).sqrt().clamp(max=math.pi)
 
     def radius(self, angle: Tensor) -> Tensor:
         """Plane radius (*batch, ...) of angles in radians."""
@@ -153,16 +142,15 @@ class KannalaBrandt(RadialLens):
 
     def angle(self, radius: Tensor) -> tuple[Tensor, Tensor]:
         """Angle in radians (*batch, ...) of plane radii, and which have one."""
-        precise = iteration_dtype(radius)
-        target = radius.detach().to(precise)
-        coefficients = [self._parameter(f"k{i}", radius) for i in range(1, 5)]
-        fixed = [value.detach().to(precise) for value in coefficients]
-        limit = self._max_angle_like(target).to(precise).expand(target.shape)
-        solution, valid = solve_increasing(lambda angle: self._polynomial(angle, fixed), target, limit)
-        solution = solution.to(radius.dtype)
-        value, slope = self._polynomial(solution, coefficients)
-        reachable = torch.where(valid, radius, torch.zeros_like(radius))
-        return solution - (value - reachable) / slope.detach(), valid
+        target = radius.detach().to(widest_dtype(radius.device)).flatten(len(self.batch_shape))
+        fixed = [self._parameter(f"k{i}", target).detach() for i in range(1, 5)]
+        share = torch.linspace(0, 1, 513, dtype=target.dtype, device=target.device)
+        nodes = self._spread(self._limit, target) * share
+        solution, valid = invert_increasing(lambda angle: self._polynomial(angle, fixed), target, nodes)
+        valid = valid.reshape(radius.shape)
+        solution = torch.where(valid, solution.reshape(radius.shape).to(radius.dtype), 0)
+        value, slope = self._polynomial(solution, [self._parameter(f"k{i}", radius) for i in range(1, 5)])
+        return solution - torch.where(valid, value - radius, 0) / slope.detach(), valid
 
     @staticmethod
     def _polynomial(angle: Tensor, coefficients: list[Tensor]) -> tuple[Tensor, Tensor]:
@@ -174,13 +162,4 @@ class KannalaBrandt(RadialLens):
         return value, slope
 
     def _max_angle_like(self, like: Tensor) -> Tensor:
-        limit = self._limit.to(like.device)
-        return limit.reshape(limit.shape + (1,) * (like.ndim - limit.ndim)) if limit.ndim else limit
-
-
-def _first_stationary_angle(coefficients: np.ndarray) -> float:
-    """Smallest angle in radians at which the polynomial stops growing, at most pi."""
-    slope = np.poly1d([*reversed(coefficients * np.array([3.0, 5.0, 7.0, 9.0])), 1.0])
-    roots = slope.roots
-    real = roots.real[(np.abs(roots.imag) <= 1e-9 * (1 + np.abs(roots.real))) & (roots.real > 0)]
-    return min(math.pi, float(np.sqrt(real.min()))) if len(real) else math.pi
+        return self._spread(self._limit, like)

@@ -3,48 +3,30 @@
 from __future__ import annotations
 
 import math
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
-from ucpe.lenses.base import Lens, Parameter, Rays, check_range, check_size
-from ucpe.lenses.planar import norm
+from ucpe.lenses.base import Lens, Parameter, check_range, check_size
+from ucpe.lenses.numerics import norm, safe_sqrt
 
 
-class Equirectangular(Lens):
+class Panorama(Lens):
     """Longitude across, latitude down the image; `top` and `bottom` latitudes in degrees crop it vertically."""
 
-    kind = "equirectangular"
-
-    def __init__(self, xfov: Parameter = 360.0, top: Parameter = 90.0, bottom: Parameter = -90.0):
-        super().__init__({"xfov": xfov, "top": top, "bottom": bottom})
-        check_range("xfov", self.parameters["xfov"], 0, 360, open_low=True)
+    def __init__(self, parameters: dict[str, Parameter], settings: dict[str, Any] | None = None):
+        super().__init__(parameters, settings)
+        check_range("xfov", self.parameters["xfov"], 1e-3, 360)
         check_range("top", self.parameters["top"], -90, 90)
         check_range("bottom", self.parameters["bottom"], -90, 90)
-        if not (self.parameters["top"] > self.parameters["bottom"]).all():
-            raise ValueError(f"top must be above bottom in degrees of latitude, got {self!r}")
-
-    def unproject(self, pixels: Tensor, height: int, width: int) -> Rays:
-        """Rays of the given pixels (*batch, ..., 2) in an image of height x width."""
-        longitude, latitude, valid = self._angles(pixels, height, width)
-        directions = _direction(longitude, latitude, valid)
-        return Rays(torch.zeros_like(directions), directions, valid)
-
-    def project(self, points: Tensor, height: int, width: int) -> tuple[Tensor, Tensor]:
-        """Pixels (*batch, ..., 2) of camera-frame points (*batch, ..., 3), and which are visible."""
-        x, y, z = points.unbind(-1)
-        sideways = norm(points[..., [0, 2]])
-        upright = sideways == 0
-        longitude = torch.atan2(x, torch.where(upright, torch.ones_like(z), z))
-        latitude = torch.atan2(-y, torch.where(upright & (y == 0), torch.ones_like(z), sideways))
-        return self._pixels(longitude, latitude, height, width), ~(upright & (y == 0))
+        if not (self.parameters["top"] - self.parameters["bottom"] >= 1e-3).all():
+            raise ValueError(f"top must be above bottom, both in degrees of latitude in [-90, 90], got {self!r}")
 
     def intrinsics(self, height: int, width: int) -> Tensor:
         """Matrix (*batch, 3, 3) from radians to pixels, which is the camera matrix near the optical axis."""
         check_size(height, width)
-        dtype, device = self._placement(None, None)
-        zero = torch.zeros(self.batch_shape, dtype=dtype, device=device)
+        zero = torch.zeros(self.batch_shape, device=self.device)
         origin = self._pixels(zero, zero, height, width)
         right, up = self._pixels(zero + 1, zero, height, width), self._pixels(zero, zero + 1, height, width)
         one = torch.ones_like(zero)
@@ -56,36 +38,54 @@ class Equirectangular(Lens):
 
     def xfov(self, height: int, width: int) -> Tensor:
         """Horizontal field of view in degrees (*batch)."""
-        return self.parameters["xfov"].expand(self.batch_shape)
+        return self.parameters["xfov"].expand(self.batch_shape).to(torch.get_default_dtype())
 
     def yfov(self, height: int, width: int) -> Tensor:
         """Vertical field of view in degrees (*batch)."""
-        return (self.parameters["top"] - self.parameters["bottom"]).expand(self.batch_shape)
+        height_angle = self.parameters["top"] - self.parameters["bottom"]
+        return height_angle.expand(self.batch_shape).to(torch.get_default_dtype())
 
     def dfov(self, height: int, width: int) -> Tensor:
         """The larger of the horizontal and the vertical field of view in degrees (*batch)."""
         return torch.maximum(self.xfov(height, width), self.yfov(height, width))
 
     def _angles(self, pixels: Tensor, height: int, width: int) -> tuple[Tensor, Tensor, Tensor]:
-        check_size(height, width)
         u, v = pixels.unbind(-1)
         xfov, top, bottom = (torch.deg2rad(self._parameter(name, u)) for name in ("xfov", "top", "bottom"))
         longitude, latitude = (u / width - 0.5) * xfov, top - v / height * (top - bottom)
         slack = 1e-6
-        return (
-            longitude,
-            latitude,
-            (longitude.abs() <= math.pi + slack) & (latitude.abs() <= math.pi / 2 + slack),
-        )
+        valid = (longitude.abs() <= math.pi + slack) & (latitude.abs() <= math.pi / 2 + slack)
+        return longitude, latitude, valid
 
     def _pixels(self, longitude: Tensor, latitude: Tensor, height: int, width: int) -> Tensor:
-        check_size(height, width)
         xfov, top, bottom = (torch.deg2rad(self._parameter(name, longitude)) for name in ("xfov", "top", "bottom"))
         u, v = (longitude / xfov + 0.5) * width, (top - latitude) / (top - bottom) * height
         return torch.stack(torch.broadcast_tensors(u, v), -1)
 
 
-class OmniStereo(Equirectangular):
+class Equirectangular(Panorama):
+    """Longitude across, latitude down the image; `top` and `bottom` latitudes in degrees crop it vertically."""
+
+    kind = "equirectangular"
+
+    def __init__(self, xfov: Parameter = 360.0, top: Parameter = 90.0, bottom: Parameter = -90.0):
+        super().__init__({"xfov": xfov, "top": top, "bottom": bottom})
+
+    def _unproject(self, pixels: Tensor, height: int, width: int) -> tuple[None, Tensor, Tensor]:
+        longitude, latitude, valid = self._angles(pixels, height, width)
+        return None, _direction(longitude, latitude), valid
+
+    def _project(self, points: Tensor, height: int, width: int) -> tuple[Tensor, Tensor]:
+        x, y, z = points.unbind(-1)
+        sideways = norm(torch.stack([x, z], -1))
+        upright = sideways == 0
+        nothing = upright & (y == 0)
+        longitude = torch.atan2(x, torch.where(upright, torch.ones_like(z), z))
+        latitude = torch.atan2(-y, torch.where(nothing, torch.ones_like(z), sideways))
+        return self._pixels(longitude, latitude, height, width), ~nothing
+
+
+class OmniStereo(Panorama):
     """One eye of an omni-directional stereo panorama: rays are tangents of a circle of the given `baseline`.
 
     The baseline (eye distance) is in world units; the circle is horizontal in the camera frame.
@@ -104,40 +104,28 @@ class OmniStereo(Equirectangular):
     ):
         if eye not in ("left", "right"):
             raise ValueError(f"eye must be 'left' or 'right', got {eye!r}")
-        super().__init__(xfov=xfov, top=top, bottom=bottom)
-        Lens.__init__(self, {"baseline": baseline, "xfov": xfov, "top": top, "bottom": bottom}, {"eye": eye})
+        super().__init__({"baseline": baseline, "xfov": xfov, "top": top, "bottom": bottom}, {"eye": eye})
         check_range("baseline", self.parameters["baseline"], 0, math.inf)
 
-    def unproject(self, pixels: Tensor, height: int, width: int) -> Rays:
-        """Rays of the given pixels (*batch, ..., 2) in an image of height x width."""
+    def _unproject(self, pixels: Tensor, height: int, width: int) -> tuple[Tensor, Tensor, Tensor]:
         longitude, latitude, valid = self._angles(pixels, height, width)
         rightward = torch.stack([longitude.cos(), torch.zeros_like(longitude), -longitude.sin()], -1)
-        origins = self._offset(longitude)[..., None] * rightward
-        return Rays(origins * valid[..., None], _direction(longitude, latitude, valid), valid)
+        return self._offset(longitude)[..., None] * rightward, _direction(longitude, latitude), valid
 
-    def project(self, points: Tensor, height: int, width: int) -> tuple[Tensor, Tensor]:
-        """Pixels (*batch, ..., 2) of camera-frame points (*batch, ..., 3); none inside the viewing circle."""
+    def _project(self, points: Tensor, height: int, width: int) -> tuple[Tensor, Tensor]:
         x, y, z = points.unbind(-1)
         offset = self._offset(x)
-        distance = norm(points[..., [0, 2]])
-        valid = distance > offset.abs()
+        depth, valid = safe_sqrt(x * x + z * z - offset * offset)
         x, z = (torch.where(valid, value, torch.ones_like(value)) for value in (x, z))
-        distance = torch.where(valid, distance, 2 * offset.abs() + 1)
-        longitude = torch.atan2(x, z) - (offset / distance).asin()
-        latitude = torch.atan2(-y, (distance * distance - offset * offset).sqrt())
+        longitude = torch.atan2(x, z) - torch.atan2(offset, depth)
         longitude = torch.remainder(longitude + math.pi, 2 * math.pi) - math.pi
-        pixels = self._pixels(longitude, latitude, height, width)
-        centre = torch.tensor([width / 2, height / 2], dtype=pixels.dtype, device=pixels.device)
-        return torch.where(valid[..., None], pixels, centre), valid
+        return self._pixels(longitude, torch.atan2(-y, depth), height, width), valid
 
     def _offset(self, like: Tensor) -> Tensor:
         side = 0.5 if self.settings["eye"] == "right" else -0.5
         return side * self._parameter("baseline", like)
 
 
-def _direction(longitude: Tensor, latitude: Tensor, valid: Tensor) -> Tensor:
+def _direction(longitude: Tensor, latitude: Tensor) -> Tensor:
     flat = latitude.cos()
-    direction = torch.stack([longitude.sin() * flat, -latitude.sin(), longitude.cos() * flat], -1)
-    axis = torch.zeros_like(direction)
-    axis[..., 2] = 1
-    return torch.where(valid[..., None], direction, axis)
+    return torch.stack([longitude.sin() * flat, -latitude.sin(), longitude.cos() * flat], -1)

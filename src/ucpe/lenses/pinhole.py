@@ -9,7 +9,8 @@ from torch import Tensor
 
 from ucpe.lenses.base import Parameter
 from ucpe.lenses.distortion import DistortedLens
-from ucpe.lenses.planar import PlanarLens, norm, safe_divide
+from ucpe.lenses.numerics import norm, safe_divide
+from ucpe.lenses.planar import PlanarLens
 
 
 class Pinhole(PlanarLens):

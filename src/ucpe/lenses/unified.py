@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 
-from ucpe.lenses.base import Parameter, check_range
+from ucpe.lenses.base import Parameter
 from ucpe.lenses.distortion import DistortedLens
-from ucpe.lenses.planar import PlanarLens, norm, safe_divide, safe_sqrt
+from ucpe.lenses.numerics import norm, safe_divide, safe_sqrt
+from ucpe.lenses.planar import PlanarLens
 
 
 class UCM(PlanarLens):
@@ -23,12 +24,10 @@ class UCM(PlanarLens):
     """
 
     kind = "ucm"
+    ranges: ClassVar = {"xi": (0.0, math.inf)}
 
     def __init__(self, xfov: Parameter | None = None, xi: Parameter = 0.0, **scale: Any):
         super().__init__({"xi": xi}, xfov=xfov, **scale)
-
-    def _check_parameters(self) -> None:
-        check_range("xi", self.parameters["xi"], 0, math.inf)
 
     def to_plane(self, points: Tensor) -> tuple[Tensor, Tensor]:
         """Plane coordinates (*batch, ..., 2) of camera-frame points (*batch, ..., 3), and which are visible."""
@@ -43,6 +42,7 @@ class Mei(DistortedLens):
     """UCM with a Brown-Conrady stage on its image plane: OpenCV's `omnidir`, Kalibr's `omni` + `radtan`."""
 
     kind = "mei"
+    ranges: ClassVar = {"xi": (0.0, math.inf)}
 
     def __init__(
         self,
@@ -55,10 +55,6 @@ class Mei(DistortedLens):
         **scale: Any,
     ):
         super().__init__({"xi": xi, "k1": k1, "k2": k2, "p1": p1, "p2": p2}, xfov=xfov, **scale)
-
-    def _check_parameters(self) -> None:
-        check_range("xi", self.parameters["xi"], 0, math.inf)
-        super()._check_parameters()
 
     def ideal_to_plane(self, points: Tensor) -> tuple[Tensor, Tensor]:
         """Undistorted plane coordinates (*batch, ..., 2) of points (*batch, ..., 3), and which are visible."""
@@ -73,13 +69,10 @@ class EUCM(PlanarLens):
     """Enhanced unified camera model: `alpha` in [0, 1] bends, `beta` > 0 stretches the sphere to an ellipsoid."""
 
     kind = "eucm"
+    ranges: ClassVar = {"alpha": (0.0, 1.0), "beta": (1e-6, math.inf)}
 
     def __init__(self, xfov: Parameter | None = None, alpha: Parameter = 0.5, beta: Parameter = 1.0, **scale: Any):
         super().__init__({"alpha": alpha, "beta": beta}, xfov=xfov, **scale)
-
-    def _check_parameters(self) -> None:
-        check_range("alpha", self.parameters["alpha"], 0, 1)
-        check_range("beta", self.parameters["beta"], 0, math.inf, open_low=True)
 
     def to_plane(self, points: Tensor) -> tuple[Tensor, Tensor]:
         """Plane coordinates (*batch, ..., 2) of camera-frame points (*batch, ..., 3), and which are visible."""
@@ -104,13 +97,10 @@ class DoubleSphere(PlanarLens):
     """Double sphere model (Usenko et al. 2018): sphere offset `xi` in (-1, 1), then `alpha` in [0, 1]."""
 
     kind = "double_sphere"
+    ranges: ClassVar = {"xi": (-0.999, 0.999), "alpha": (0.0, 1.0)}
 
     def __init__(self, xfov: Parameter | None = None, xi: Parameter = 0.0, alpha: Parameter = 0.5, **scale: Any):
         super().__init__({"xi": xi, "alpha": alpha}, xfov=xfov, **scale)
-
-    def _check_parameters(self) -> None:
-        check_range("xi", self.parameters["xi"], -1, 1, open_low=True)
-        check_range("alpha", self.parameters["alpha"], 0, 1)
 
     def to_plane(self, points: Tensor) -> tuple[Tensor, Tensor]:
         """Plane coordinates (*batch, ..., 2) of camera-frame points (*batch, ..., 3), and which are visible."""
@@ -147,8 +137,8 @@ def _ucm_to_plane(points: Tensor, xi: Tensor) -> tuple[Tensor, Tensor]:
 def _ucm_from_plane(plane: Tensor, xi: Tensor) -> tuple[Tensor, Tensor]:
     squared = (plane * plane).sum(-1)
     root, valid = safe_sqrt(1 + (1 - xi * xi) * squared)
-    stretch = (xi + root) / (1 + squared)
-    return torch.cat([stretch[..., None] * plane, (stretch - xi)[..., None]], dim=-1), valid
+    direction = torch.cat([(xi + root)[..., None] * plane, (root - xi * squared)[..., None]], dim=-1)
+    return direction / (1 + squared)[..., None], valid
 
 
 def _lowest_z(xi: Tensor, alpha: Tensor) -> Tensor:
