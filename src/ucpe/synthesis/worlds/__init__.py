@@ -6,4 +6,14 @@ from ucpe.synthesis.worlds.shapes import Motion, Thing
 from ucpe.synthesis.worlds.words import caption, vocabulary
 from ucpe.synthesis.worlds.world import World, near_plane_depth, render_clip
 
-__all__ = ["Motion", "Thing", "World", "WorldImage", "caption", "make_thing", "near_plane_depth", "render_clip", "vocabulary"]
+__all__ = [
+    "Motion",
+    "Thing",
+    "World",
+    "WorldImage",
+    "caption",
+    "make_thing",
+    "near_plane_depth",
+    "render_clip",
+    "vocabulary",
+]

@@ -1,12 +1,11 @@
-"""Where rays meet the world: exact analytic intersections, sun and lamp visibility, compiled with Numba.
-
-Every function here lives in this one file because Numba's on-disk cache only notices changes in the file of the outer function.
-"""
+"""Where rays meet the world: exact analytic intersections, sun and lamp visibility, compiled with Numba."""
 
 import math
 
 import numpy as np
 from numba import njit
+
+from ucpe.synthesis.worlds.numerics import angle_of, rotate
 
 BLOCK, ROUND, ELLIPSOID, ARCH = 0, 1, 2, 3
 """Kinds of shape: tapered box, tapered cylinder, ellipsoid, box with an arched passage."""
@@ -19,7 +18,7 @@ SUN_X, SUN_Y, SUN_Z, LAMP_X, LAMP_Y, LAMP_Z, PLACE_COLUMNS = range(7, 14)
 """Entries of the place vector: ground height, room extents, unit direction to the sun, lamp position."""
 
 SKY, GROUND, SKYLINE, ROOM = -1, -2, -3, -20
-"""Codes of what a ray met, when not a shape: SKYLINE - layer, ROOM - wall (0 +x, 1 -x, 2 +z, 3 -z, 4 ceiling, 5 floor)."""
+"""What a ray met when not a shape: SKYLINE - layer, ROOM - wall (0 +x, 1 -x, 2 +z, 3 -z, 4 ceiling, 5 floor)."""
 
 SIDE_POSITIVE_X, SIDE_NEGATIVE_X, SIDE_POSITIVE_Z, SIDE_NEGATIVE_Z, TOP, BOTTOM, CURVED = range(7)
 """Faces of a shape."""
@@ -31,6 +30,8 @@ CHUNK = 64
 NEAREST = 1e-6
 
 geometry = njit(cache=True, nogil=True, error_model="numpy", fastmath={"contract", "arcp", "nsz"})
+_part = njit(nogil=True, error_model="numpy", fastmath={"contract", "arcp", "nsz"})
+_small = njit(nogil=True, error_model="numpy", fastmath={"contract", "arcp", "nsz"}, forceinline=True)
 
 
 @geometry
@@ -51,104 +52,104 @@ def cast(
     stop,
     depth,  # (R,) float32 out: distance along the ray, inf for sky
     met,  # (R,) int16 out: shape index or code
-    face,  # (R,) int8 out
-    light,  # (R, 3) float32 out: sun, lamp, ambient visibility
+    face,  # (stop - start,) int8 out
+    light,  # (stop - start, 3) float32 out: sun, lamp, ambient visibility
 ):
     """Casts rays start..stop; directions need not be unit length."""
+    ways = np.empty((3, CHUNK))
+    starts = np.empty((3, CHUNK))
+    points = np.empty((3, CHUNK))
     active = np.empty(len(shapes), np.int64)
     for first in range(start, stop, CHUNK):
-        last = min(first + CHUNK, stop)
-        count = cull(directions, origins, valid, pose, shapes, first, last, active)
-        for ray in range(first, last):
-            if not valid[ray]:
-                depth[ray] = np.inf
-                met[ray] = SKY
-                continue
-            row = ray if len(origins) > 1 else 0
-            ox, oy, oz = rotate(pose, origins[row, 0], origins[row, 1], origins[row, 2])
-            ox += pose[0, 3]
-            oy += pose[1, 3]
-            oz += pose[2, 3]
-            dx, dy, dz = rotate(pose, directions[ray, 0], directions[ray, 1], directions[ray, 2])
-            scale = 1.0 / math.sqrt(dx * dx + dy * dy + dz * dz)
-            dx *= scale
-            dy *= scale
-            dz *= scale
-            nearest = np.inf
-            what = SKY
-            side = CURVED
-            for index in range(count):
-                shape = active[index]
-                distance, hit_side = meet_shape(shapes, kinds[shape], shape, ox, oy, oz, dx, dy, dz)
+        count = min(CHUNK, stop - first)
+        if not world_rays(directions, origins, valid, pose, first, count, ways, starts):
+            depth[first : first + count] = np.inf
+            met[first : first + count] = SKY
+            continue
+        kept = cull(ways, starts, count, shapes, active)
+        lit = False
+        for ray in range(count):
+            dx, dy, dz = ways[0, ray], ways[1, ray], ways[2, ray]
+            ox, oy, oz = starts[0, ray], starts[1, ray], starts[2, ray]
+            nearest, what, side = np.inf, SKY, CURVED
+            if valid[first + ray]:
+                for index in range(kept):
+                    shape = active[index]
+                    distance, hit_side = meet_shape(shapes, kinds[shape], shape, ox, oy, oz, dx, dy, dz)
+                    if distance < nearest:
+                        nearest, what, side = distance, shape, hit_side
+                distance, code = meet_place(place, layers, profiles, windows, ox, oy, oz, dx, dy, dz, nearest)
                 if distance < nearest:
-                    nearest = distance
-                    what = shape
-                    side = hit_side
-            distance, code = meet_place(place, layers, profiles, windows, ox, oy, oz, dx, dy, dz, nearest)
-            if distance < nearest:
-                nearest = distance
-                what = code
-                side = CURVED
-            depth[ray] = nearest
-            met[ray] = what
-            face[ray] = side
-            if lighting and what != SKY:
-                x = ox + nearest * dx
-                y = oy + nearest * dy
-                z = oz + nearest * dz
-                visibility(shapes, kinds, place, windows, shadows, what, x, y, z, light, ray)
+                    nearest, what, side = distance, code, CURVED
+            depth[first + ray] = nearest
+            met[first + ray] = what
+            face[first + ray - start] = side
+            if what == SKY:
+                nearest = 0.0
+            else:
+                lit = True
+            points[0, ray] = ox + nearest * dx
+            points[1, ray] = oy + nearest * dy
+            points[2, ray] = oz + nearest * dz
+        if lighting and lit:
+            see_lights(
+                shapes, kinds, place, windows, shadows, points, met, first, count, active, light[first - start :]
+            )
 
 
-@geometry
-def rotate(pose, x, y, z):
-    return (
-        pose[0, 0] * x + pose[0, 1] * y + pose[0, 2] * z,
-        pose[1, 0] * x + pose[1, 1] * y + pose[1, 2] * z,
-        pose[2, 0] * x + pose[2, 1] * y + pose[2, 2] * z,
-    )
+@_part
+def world_rays(directions, origins, valid, pose, first, count, ways, starts):
+    """Fills unit directions and origins in the world; an invalid ray repeats a valid one. False if none is valid."""
+    good = -1
+    for ray in range(count):
+        if valid[first + ray]:
+            good = ray
+            break
+    if good < 0:
+        return False
+    for ray in range(count):
+        row = first + (ray if valid[first + ray] else good)
+        dx, dy, dz = rotate(pose, directions[row, 0], directions[row, 1], directions[row, 2])
+        scale = 1.0 / math.sqrt(dx * dx + dy * dy + dz * dz)
+        ways[0, ray] = dx * scale
+        ways[1, ray] = dy * scale
+        ways[2, ray] = dz * scale
+    for ray in range(count):
+        row = 0
+        if len(origins) > 1:
+            row = first + (ray if valid[first + ray] else good)
+        x, y, z = rotate(pose, origins[row, 0], origins[row, 1], origins[row, 2])
+        starts[0, ray] = x + pose[0, 3]
+        starts[1, ray] = y + pose[1, 3]
+        starts[2, ray] = z + pose[2, 3]
+    return True
 
 
-@geometry
-def cull(directions, origins, valid, pose, shapes, first, last, active):
+@_part
+def cull(ways, starts, count, shapes, active):
     """Writes to `active` the shapes that the cone around a run of rays may meet, and returns how many."""
     ax = ay = az = 0.0
-    for ray in range(first, last):
-        if valid[ray]:
-            ax += directions[ray, 0]
-            ay += directions[ray, 1]
-            az += directions[ray, 2]
+    for ray in range(count):
+        ax += ways[0, ray]
+        ay += ways[1, ray]
+        az += ways[2, ray]
     length = math.sqrt(ax * ax + ay * ay + az * az)
-    if length == 0.0:
-        if not valid[first:last].any():
-            return 0
-        ax = 1.0
-        length = 1.0
+    if length < 1e-9:
+        ax, length = 1.0, 1.0
     ax /= length
     ay /= length
     az /= length
     cosine = 1.0
-    centre = first if len(origins) > 1 else 0
-    for ray in range(first, last):
-        if valid[ray]:
-            centre = ray if len(origins) > 1 else 0
-    cx, cy, cz = origins[centre, 0], origins[centre, 1], origins[centre, 2]
+    cx, cy, cz = starts[0, 0], starts[1, 0], starts[2, 0]
     spread = 0.0
-    for ray in range(first, last):
-        if valid[ray]:
-            x, y, z = directions[ray, 0], directions[ray, 1], directions[ray, 2]
-            cosine = min(cosine, (ax * x + ay * y + az * z) / math.sqrt(x * x + y * y + z * z))
-            if len(origins) > 1:
-                x, y, z = origins[ray, 0] - cx, origins[ray, 1] - cy, origins[ray, 2] - cz
-                spread = max(spread, x * x + y * y + z * z)
+    for ray in range(count):
+        cosine = min(cosine, ax * ways[0, ray] + ay * ways[1, ray] + az * ways[2, ray])
+        x, y, z = starts[0, ray] - cx, starts[1, ray] - cy, starts[2, ray] - cz
+        spread = max(spread, x * x + y * y + z * z)
     spread = math.sqrt(spread)
-    cosine = max(cosine - 1e-5, -1.0)
+    cosine = max(cosine - 1e-7, -1.0)
     sine = math.sqrt(1.0 - cosine * cosine)
-    ax, ay, az = rotate(pose, ax, ay, az)
-    cx, cy, cz = rotate(pose, cx, cy, cz)
-    cx += pose[0, 3]
-    cy += pose[1, 3]
-    cz += pose[2, 3]
-    count = 0
+    kept = 0
     for shape in range(len(shapes)):
         x = shapes[shape, CX] - cx
         y = shapes[shape, CY] - cy
@@ -161,15 +162,15 @@ def cull(directions, origins, valid, pose, shapes, first, last, active):
             sine_reach = reach / distance
             cosine_reach = math.sqrt(1.0 - sine_reach * sine_reach)
             towards = (ax * x + ay * y + az * z) / distance
-            beyond_half_turn = cosine < -cosine_reach
-            keep = beyond_half_turn or towards >= cosine * cosine_reach - sine * sine_reach - 1e-6
+            past_half_turn = cosine < -cosine_reach
+            keep = past_half_turn or towards >= cosine * cosine_reach - sine * sine_reach - 1e-7
         if keep:
-            active[count] = shape
-            count += 1
-    return count
+            active[kept] = shape
+            kept += 1
+    return kept
 
 
-@geometry
+@_small
 def meet_shape(shapes, kind, i, ox, oy, oz, dx, dy, dz):
     """Nearest positive distance of a ray to shape `i` (inf where it misses) and the face it meets."""
     ox -= shapes[i, X]
@@ -192,8 +193,9 @@ def meet_shape(shapes, kind, i, ox, oy, oz, dx, dy, dz):
     return meet_arch(lx, -oy, lz, mx, -dy, mz, height, a0, b0, a1, b1)
 
 
-@geometry
+@_part
 def meet_block(x, y, z, dx, dy, dz, height, a0, a1, b0, b1):
+    """Box from 0 to `height` whose half widths go from a0, b0 to a1, b1."""
     enter, leave = -np.inf, np.inf
     enter_side, leave_side = TOP, TOP
     slope_x = (a1 - a0) / height
@@ -230,8 +232,9 @@ def meet_block(x, y, z, dx, dy, dz, height, a0, a1, b0, b1):
     return np.inf, TOP
 
 
-@geometry
+@_part
 def meet_round(x, y, z, dx, dy, dz, height, r0, r1):
+    """Upright cylinder, cone or frustum with its caps."""
     slope = (r1 - r0) / height
     radius = r0 + slope * y
     a = dx * dx + dz * dz - slope * slope * dy * dy
@@ -255,8 +258,9 @@ def meet_round(x, y, z, dx, dy, dz, height, r0, r1):
     return nearest, side
 
 
-@geometry
+@_part
 def meet_ellipsoid(x, y, z, dx, dy, dz, height, rx, rz):
+    """Ellipsoid resting on the origin."""
     ry = 0.5 * height
     y -= ry
     x /= rx
@@ -279,8 +283,9 @@ def meet_ellipsoid(x, y, z, dx, dy, dz, height, rx, rz):
     return np.inf, CURVED
 
 
-@geometry
+@_part
 def meet_arch(x, y, z, dx, dy, dz, height, a, b, gap, spring):
+    """Box minus an arched passage along z."""
     enter, leave = -np.inf, np.inf
     enter_side = TOP
     for axis in range(3):
@@ -319,9 +324,9 @@ def meet_arch(x, y, z, dx, dy, dz, height, a, b, gap, spring):
     return leave, TOP
 
 
-@geometry
+@_part
 def passage(x, y, dx, dy, gap, spring):
-    """Interval of a ray inside a passage |x| <= gap below `spring`, closed by a half circle above; empty if first > last."""
+    """Interval of a ray in a passage |x| <= gap up to `spring`, closed by a half circle; empty if first > last."""
     first, last = -np.inf, np.inf
     empty = False
     if dx == 0.0:
@@ -350,7 +355,7 @@ def passage(x, y, dx, dy, gap, spring):
     return first, last
 
 
-@geometry
+@_small
 def meet_place(place, layers, profiles, windows, ox, oy, oz, dx, dy, dz, nearest):
     """Distance to ground, skyline or room (inf for sky) and its code."""
     if place[INDOOR] > 0.0:
@@ -367,26 +372,34 @@ def meet_place(place, layers, profiles, windows, ox, oy, oz, dx, dy, dz, nearest
         if distance < NEAREST:
             return np.inf, SKY
     flat = dx * dx + dz * dz
+    if flat < 1e-12:
+        return distance, code
     across = ox * dx + oz * dz
+    away = math.sqrt(ox * ox + oz * oz)
     for layer in range(len(layers)):
         radius = layers[layer, 0]
-        if min(nearest, distance) < 0.5 * radius or flat < 1e-12:
+        least = radius - away
+        if min(nearest, distance) < least:
             break
+        if dy < 0.0 and place[GROUND_Y] - oy - least * dy > layers[layer, 1]:
+            continue
         discriminant = across * across - flat * (ox * ox + oz * oz - radius * radius)
         if discriminant <= 0.0:
             continue
         at = (math.sqrt(discriminant) - across) / flat
         above = place[GROUND_Y] - oy - at * dy
-        if at < distance and NEAREST < at and 0.0 <= above < layers[layer, 1]:
-            if above < profile_height(profiles, layer, ox + at * dx, oz + at * dz):
-                return at, SKYLINE - layer
+        if not (NEAREST < at < distance and 0.0 <= above < layers[layer, 1]):
+            continue
+        if above < profile_height(profiles, layer, ox + at * dx, oz + at * dz):
+            return at, SKYLINE - layer
     return distance, code
 
 
-@geometry
+@_small
 def profile_height(profiles, layer, x, z):
+    """Height of a skyline above the ground in the direction (x, z)."""
     count = profiles.shape[1]
-    position = (math.atan2(x, z) / (2.0 * math.pi) + 0.5) * count
+    position = (angle_of(x, z) / (2.0 * math.pi) + 0.5) * count
     index = int(position)
     fraction = position - index
     index %= count
@@ -394,7 +407,7 @@ def profile_height(profiles, layer, x, z):
     return profiles[layer, index] * (1.0 - fraction) + profiles[layer, following] * fraction
 
 
-@geometry
+@_small
 def leave_room(place, ox, oy, oz, dx, dy, dz):
     """Distance to the walls of the room from inside, and which wall."""
     leave, wall = np.inf, 4
@@ -412,63 +425,114 @@ def leave_room(place, ox, oy, oz, dx, dy, dz):
     return leave, wall
 
 
-@geometry
+@_small
 def in_window(windows, wall, x, y, z):
     """Index of the window of `wall` whose glass holds a point, or -1; the bars across its middle are wall."""
     along = z if wall < 2 else x
     for window in range(len(windows)):
         if windows[window, 0] == wall:
-            left, right, top, bottom = windows[window, 1], windows[window, 2], windows[window, 3], windows[window, 4]
+            left, right, top, bottom = (
+                windows[window, 1],
+                windows[window, 2],
+                windows[window, 3],
+                windows[window, 4],
+            )
             if left < along < right and top < y < bottom:
                 across, down = abs(along - 0.5 * (left + right)), abs(y - 0.5 * (top + bottom))
                 return window if across > WINDOW_BAR and down > WINDOW_BAR else -1
     return -1
 
 
-@geometry
-def visibility(shapes, kinds, place, windows, shadows, what, x, y, z, light, ray):
-    """Writes how much of the sun, the lamp and the surroundings a surface point sees (0..1 each)."""
+@_part
+def see_lights(shapes, kinds, place, windows, shadows, points, met, first, count, active, light):
+    """Writes how much of the sun, the lamp and the surroundings the points of a run of rays see (0..1 each)."""
     sx, sy, sz = place[SUN_X], place[SUN_Y], place[SUN_Z]
-    outside = place[INDOOR] == 0.0 or what == GROUND or (SKYLINE >= what > ROOM)
-    sun = 1.0
-    if not outside:
-        leave, wall = leave_room(place, x - 1e-4 * sx, y - 1e-4 * sy, z - 1e-4 * sz, sx, sy, sz)
-        if wall >= 4 or leave < 1e-3 or in_window(windows, wall, x + leave * sx, y + leave * sy, z + leave * sz) < 0:
-            sun = 0.0
-    if sun > 0.0 and (what >= 0 or what == GROUND or what <= ROOM):
-        if shadowed(shapes, kinds, place, shadows, what, x, y, z):
-            sun = 0.0
-    lamp = 0.0
-    if not outside:
-        lamp = 0.0 if lamp_blocked(shapes, kinds, place, what, x, y, z) else 1.0
-    light[ray, 0] = sun
-    light[ray, 1] = lamp
-    light[ray, 2] = 1.0
-    if what == GROUND or what == ROOM - 5:
-        light[ray, 2] = contact(shapes, kinds, x, y, z)
+    indoor = place[INDOOR] > 0.0
+    blockers = shading_shapes(place, shadows, points, met, first, count, active)
+    for ray in range(count):
+        what = met[first + ray]
+        if what == SKY:
+            continue
+        x, y, z = points[0, ray], points[1, ray], points[2, ray]
+        inside = indoor and (what >= 0 or what <= ROOM)
+        sun = 1.0
+        if inside:
+            leave, wall = leave_room(place, x - 1e-4 * sx, y - 1e-4 * sy, z - 1e-4 * sz, sx, sy, sz)
+            if (
+                wall >= 4
+                or leave < 1e-3
+                or in_window(windows, wall, x + leave * sx, y + leave * sy, z + leave * sz) < 0
+            ):
+                sun = 0.0
+        if sun > 0.0 and (what >= 0 or what == GROUND or what <= ROOM):
+            for index in range(blockers):
+                shape = active[index]
+                if shape == what and kinds[shape] != ARCH:
+                    continue
+                start = 1e-3 if shape == what else 0.0
+                distance, _ = meet_shape(
+                    shapes, kinds[shape], shape, x + start * sx, y + start * sy, z + start * sz, sx, sy, sz
+                )
+                if distance < np.inf:
+                    sun = 0.0
+                    break
+        light[ray, 0] = sun
+        light[ray, 1] = 0.0 if not inside or lamp_blocked(shapes, kinds, place, what, x, y, z) else 1.0
+        light[ray, 2] = 1.0
+    floor = ROOM - 5 if indoor else GROUND
+    beside = shapes_beside(shapes, points, met, floor, first, count, active)
+    if beside > 0:
+        for ray in range(count):
+            if met[first + ray] == floor:
+                light[ray, 2] = contact(shapes, kinds, points[0, ray], points[1, ray], points[2, ray], active, beside)
 
 
-@geometry
-def shadowed(shapes, kinds, place, shadows, what, x, y, z):
+@_part
+def shading_shapes(place, shadows, points, met, first, count, active):
+    """Writes to `active` the shapes that may stand between the sun and the points of a run of rays."""
     sx, sy, sz = place[SUN_X], place[SUN_Y], place[SUN_Z]
     ux, uz = sun_across(sx, sz)
-    u = x * ux + z * uz
-    v = -x * uz * sy + y * (uz * sx - ux * sz) + z * ux * sy
-    along = x * sx + y * sy + z * sz
+    low_u = low_v = low_s = np.inf
+    high_u = high_v = -np.inf
+    for ray in range(count):
+        if met[first + ray] != SKY and not (SKYLINE >= met[first + ray] > ROOM):
+            x, y, z = points[0, ray], points[1, ray], points[2, ray]
+            u = x * ux + z * uz
+            v = -x * uz * sy + y * (uz * sx - ux * sz) + z * ux * sy
+            low_u, high_u = min(low_u, u), max(high_u, u)
+            low_v, high_v = min(low_v, v), max(high_v, v)
+            low_s = min(low_s, x * sx + y * sy + z * sz)
+    kept = 0
+    for shape in range(len(shadows)):
+        du = max(max(low_u - shadows[shape, 0], shadows[shape, 0] - high_u), 0.0)
+        dv = max(max(low_v - shadows[shape, 1], shadows[shape, 1] - high_v), 0.0)
+        if du * du + dv * dv < shadows[shape, 2] and low_s < shadows[shape, 3]:
+            active[kept] = shape
+            kept += 1
+    return kept
+
+
+@_part
+def shapes_beside(shapes, points, met, floor, first, count, active):
+    """Writes to `active` the shapes whose contact shadow may reach the floor points of a run of rays."""
+    low_x = low_z = np.inf
+    high_x = high_z = -np.inf
+    for ray in range(count):
+        if met[first + ray] == floor:
+            low_x, high_x = min(low_x, points[0, ray]), max(high_x, points[0, ray])
+            low_z, high_z = min(low_z, points[2, ray]), max(high_z, points[2, ray])
+    kept = 0
     for shape in range(len(shapes)):
-        du = u - shadows[shape, 0]
-        dv = v - shadows[shape, 1]
-        if du * du + dv * dv < shadows[shape, 2] and along < shadows[shape, 3]:
-            if shape == what and kinds[shape] != ARCH:
-                continue
-            start = 1e-3 if shape == what else 0.0
-            distance, _ = meet_shape(shapes, kinds[shape], shape, x + start * sx, y + start * sy, z + start * sz, sx, sy, sz)
-            if distance < np.inf:
-                return True
-    return False
+        dx = max(max(low_x - shapes[shape, X], shapes[shape, X] - high_x), 0.0)
+        dz = max(max(low_z - shapes[shape, Z], shapes[shape, Z] - high_z), 0.0)
+        bound = 2.0 * shapes[shape, RADIUS] + 0.5
+        if dx * dx + dz * dz < bound * bound:
+            active[kept] = shape
+            kept += 1
+    return kept
 
 
-@geometry
+@_part
 def sun_across(sx, sz):
     """Horizontal unit vector across the sun's direction."""
     length = math.sqrt(sx * sx + sz * sz)
@@ -490,8 +554,9 @@ def sun_discs(shapes, place, shadows):
         shadows[shape, 3] = x * sx + y * sy + z * sz + radius
 
 
-@geometry
+@_part
 def lamp_blocked(shapes, kinds, place, what, x, y, z):
+    """Whether a shape stands between a point and the lamp."""
     dx, dy, dz = place[LAMP_X] - x, place[LAMP_Y] - y, place[LAMP_Z] - z
     square = dx * dx + dy * dy + dz * dz
     for shape in range(len(shapes)):
@@ -509,11 +574,12 @@ def lamp_blocked(shapes, kinds, place, what, x, y, z):
     return False
 
 
-@geometry
-def contact(shapes, kinds, x, y, z):
+@_part
+def contact(shapes, kinds, x, y, z, active, beside):
     """Ambient visibility of a ground point beside the shapes that stand close to it."""
     open_sky = 1.0
-    for shape in range(len(shapes)):
+    for index in range(beside):
+        shape = active[index]
         dx, dz = x - shapes[shape, X], z - shapes[shape, Z]
         height = shapes[shape, HEIGHT]
         lift = y - shapes[shape, Y]

@@ -6,20 +6,6 @@ from collections.abc import Callable
 
 import numpy as np
 
-from ucpe.synthesis.worlds.shading import (
-    BLOCKS,
-    BOOKS,
-    BRICK,
-    CHECKS,
-    FACADE,
-    FOLIAGE,
-    GLOW,
-    GORES,
-    PLAIN,
-    PLANKS,
-    SHINGLES,
-    STRIPES,
-)
 from ucpe.synthesis.worlds.shapes import (
     Color,
     Material,
@@ -32,6 +18,21 @@ from ucpe.synthesis.worlds.shapes import (
     ellipsoid,
     sphere,
     tapered,
+)
+from ucpe.synthesis.worlds.surfaces import (
+    BLOCKS,
+    BOOKS,
+    BRICK,
+    CHECKS,
+    FACADE,
+    FOLIAGE,
+    GLOW,
+    GORES,
+    PAINT,
+    PLAIN,
+    PLANKS,
+    SHINGLES,
+    STRIPES,
 )
 from ucpe.synthesis.worlds.words import UNCOLORED, color, linear
 
@@ -104,14 +105,25 @@ def _house(generator: np.random.Generator, paint: Color) -> list[Shape]:
     height, rise = generator.uniform(2.6, 3.2), generator.uniform(1.6, 2.3)
     shift = generator.uniform(0, 9)
     walls = Material(paint, GLASS, FACADE, 1.25, shift)
-    roof = Material(linear(118, 58, 46) if paint[0] < 0.4 else linear(70, 74, 88), texture=SHINGLES, scale=0.42, shift=shift)
+    roof = Material(
+        linear(118, 58, 46) if paint[0] < 0.4 else linear(70, 74, 88),
+        texture=SHINGLES,
+        scale=0.42,
+        shift=shift,
+    )
     door = Material(BARK, texture=PLANKS, scale=0.2, shift=shift)
     return [
         box(width, height, depth, walls),
         tapered((width + 0.5, depth + 0.7), (width + 0.5, 0.02), rise, roof, (0, height, 0)),
         box(0.9, 1.9, 0.12, door, (0.05, 0, -depth / 2)),
         box(0.9, 1.9, 0.12, door, (0.05, 0, depth / 2)),
-        box(0.6, 1.5, 0.6, Material(linear(150, 84, 66), MORTAR, BRICK, 0.3), (width / 4, height + rise * 0.45, depth / 6)),
+        box(
+            0.6,
+            1.5,
+            0.6,
+            Material(linear(150, 84, 66), MORTAR, BRICK, 0.3),
+            (width / 4, height + rise * 0.45, depth / 6),
+        ),
     ]
 
 
@@ -191,7 +203,13 @@ def _silo(generator: np.random.Generator, paint: Color) -> list[Shape]:
         cylinder(radius, height, body),
         cylinder(radius * 1.04, 0.25, Material(WHITE), (0, height * 0.33, 0)),
         cylinder(radius * 1.04, 0.25, Material(WHITE), (0, height * 0.7, 0)),
-        ellipsoid(2 * radius, 1.6 * radius, 2 * radius, Material(_mix(paint, WHITE, 0.35)), (0, height - 0.8 * radius, 0)),
+        ellipsoid(
+            2 * radius,
+            1.6 * radius,
+            2 * radius,
+            Material(_mix(paint, WHITE, 0.35)),
+            (0, height - 0.8 * radius, 0),
+        ),
     ]
 
 
@@ -234,8 +252,8 @@ def _chair(generator: np.random.Generator, paint: Color) -> list[Shape]:
 
 def _sofa(generator: np.random.Generator, paint: Color) -> list[Shape]:
     width = generator.uniform(2.0, 2.7)
-    cloth = Material(paint, shift=generator.uniform(0, 9))
-    cushion = Material(_mix(paint, WHITE, 0.18), shift=generator.uniform(0, 9))
+    cloth = Material(paint, texture=PAINT, shift=generator.uniform(0, 9))
+    cushion = Material(_mix(paint, WHITE, 0.18), texture=PAINT, shift=generator.uniform(0, 9))
     return [
         box(width, 0.35, 0.95, cloth, (0, 0.08, 0)),
         box(width, 0.62, 0.26, cloth, (0, 0.36, 0.35)),

@@ -20,7 +20,13 @@ STEEPEST = 0.9
 INDOOR_SCALE = {"ball": 0.42, "column": 0.5, "cube": 0.36}
 """Scale of outdoor objects that also stand in rooms."""
 
-CLASHING = {"grass": ("green",), "sand": ("yellow",), "snow": ("white",), "earth": ("red",), "paving": ("black",)}
+CLASHING = {
+    "grass": ("green",),
+    "sand": ("yellow",),
+    "snow": ("white",),
+    "earth": ("red",),
+    "paving": ("black",),
+}
 """Colours too close to the ground's."""
 
 
@@ -36,7 +42,9 @@ def scatter(ground: str, generator: np.random.Generator, moving: bool, count: in
         name = names[index]
         motion = _outdoor_motion(name, bearing, generator) if index in movers else None
         seed = int(generator.integers(2**31))
-        thing = make_thing(name, None if name in UNCOLORED else colors[index], yaw=_facing(bearing, generator), seed=seed)
+        thing = make_thing(
+            name, None if name in UNCOLORED else colors[index], yaw=_facing(bearing, generator), seed=seed
+        )
         reach = thing.radius + (motion.reach if motion else 0.0)
         near = max(CLEAR_RADIUS + reach, reach / math.sin(min(room, 1.4)), thing.height / STEEPEST)
         distance = near + generator.uniform(0.4, 3.0)
@@ -61,7 +69,9 @@ def furnish(
         seed = int(generator.integers(2**31))
         scale = INDOOR_SCALE.get(name, 1.2)
         color = None if name in UNCOLORED else colors[index]
-        motion = Motion(hop=generator.uniform(0.6, 1.1), period=generator.uniform(1.6, 2.6)) if index in movers else None
+        motion = (
+            Motion(hop=generator.uniform(0.6, 1.1), period=generator.uniform(1.6, 2.6)) if index in movers else None
+        )
         radius = make_thing(name, color, seed=seed, scale=scale).radius
         x, z = math.sin(bearing), math.cos(bearing)
         inset = radius + 0.12
@@ -94,7 +104,7 @@ def _bearings(count: int, generator: np.random.Generator) -> list[tuple[float, f
 def _names(
     count: int, generator: np.random.Generator, words: tuple[str, ...], mobile: tuple[str, ...], movers: int
 ) -> list[str]:
-    """Object names, the first `movers` of them able to move; repeated only when there are more objects than names, or as a pair."""
+    """Object names, the first `movers` of them able to move; all different but for a pair of trees now and then."""
     first = [str(word) for word in generator.permutation(mobile)][:movers]
     rest = [str(word) for word in generator.permutation(words) if word not in first]
     names = [*first, *rest, *rest][:count]
@@ -121,8 +131,19 @@ def _outdoor_motion(name: str, bearing: float, generator: np.random.Generator) -
     phase = float(generator.uniform(0, 1))
     if name == "balloon":
         drift = generator.uniform(0.5, 1.0)
-        return Motion((drift * across[0], generator.uniform(0.6, 1.2), drift * across[1]), 0.0, generator.uniform(4, 7), phase)
+        return Motion(
+            (drift * across[0], generator.uniform(0.6, 1.2), drift * across[1]),
+            0.0,
+            generator.uniform(4, 7),
+            phase,
+        )
     if name == "ball":
         return Motion(hop=generator.uniform(1.5, 2.5), period=generator.uniform(1.8, 3.0), phase=phase)
     slide = generator.uniform(1.0, 2.0)
-    return Motion((slide * across[0], 0.0, slide * across[1]), 0.0, generator.uniform(3, 6), phase, generator.uniform(-40, 40))
+    return Motion(
+        (slide * across[0], 0.0, slide * across[1]),
+        0.0,
+        generator.uniform(3, 6),
+        phase,
+        generator.uniform(-40, 40),
+    )

@@ -1,4 +1,4 @@
-"""Pictures of a world through any lens: colour, exact depth, and which object each pixel shows."""
+"""Pictures of a world: its tables at one moment, cast, painted and lit in blocks of rays."""
 
 from __future__ import annotations
 
@@ -6,19 +6,25 @@ import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from ucpe.synthesis.worlds.intersect import PLACE_COLUMNS, cast, sun_discs
+from ucpe.synthesis.worlds.intersect import cast, sun_discs
+from ucpe.synthesis.worlds.numerics import noise_pyramid
 from ucpe.synthesis.worlds.shading import resolve, shade
-from ucpe.synthesis.worlds.textures import noise_pyramid
+from ucpe.synthesis.worlds.surfaces import paint
 
 if TYPE_CHECKING:
     from ucpe.synthesis.worlds.world import World
 
+BLOCK_RAYS = 32768
+"""Rays that go through all stages together, so that what lies between the stages stays in the processor's cache."""
+
 ENCODE_STEPS = 8192
-IDENTITY = np.eye(3, 4)
+
+FlatRays = tuple[np.ndarray, np.ndarray, np.ndarray]
+"""Origins (R, 3) or (1, 3) and directions (R, 3) as float32, valid (R,)."""
 
 
 class WorldImage(NamedTuple):
@@ -33,76 +39,94 @@ class WorldImage(NamedTuple):
 class Caster:
     """A world's tables at one moment, ready to cast rays."""
 
-    def __init__(self, world: World, time: float, threads: int):
-        self.surroundings = world.surroundings
+    def __init__(self, world: World, time: float, threads: int | None):
+        self.around = world.surroundings
         self.packed = world.packed(time)
         self.discs = np.zeros((len(self.packed.shapes), 4))
-        sun_discs(self.packed.shapes, self.surroundings.place, self.discs)
-        self.threads = threads
+        sun_discs(self.packed.shapes, self.around.place, self.discs)
+        self.threads = thread_count(threads)
 
     def color(
         self,
-        origins: np.ndarray,  # (R, 3) or (1, 3) float32
-        directions: np.ndarray,  # (R, 3) float32
-        valid: np.ndarray,  # (R,) bool
+        rays: FlatRays,
         widths: np.ndarray,  # (R,) or (1,) float32, radians
-        pose: np.ndarray,  # (3, 4) or (4, 4)
+        pose: np.ndarray,  # (3, 4) camera to world
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Display-linear colour (R, 3), depth (R,) and what was met (R,)."""
-        around, packed = self.surroundings, self.packed
-        count = len(directions)
-        depth, met, face = np.empty(count, np.float32), np.empty(count, np.int16), np.empty(count, np.int8)
-        light, color = np.empty((count, 3), np.float32), np.empty((count, 3), np.float32)
-        pose = np.ascontiguousarray(pose[:3], np.float64)
+        """Display-linear colour (R, 3), depth (R,) and object index (R,)."""
+        origins, directions, valid = rays
+        around, packed, noise = self.around, self.packed, noise_pyramid()
+        depth, met = np.empty(len(valid), np.float32), np.empty(len(valid), np.int16)
+        color = np.empty((len(valid), 3), np.float32)
+
+        def run(first: int, last: int) -> None:
+            size = min(BLOCK_RAYS, last - first)
+            face, light = np.empty(size, np.int8), np.empty((size, 3), np.float32)
+            albedo, normals = np.empty((size, 4), np.float32), np.empty((size, 3), np.float32)
+            for start in range(first, last, BLOCK_RAYS):
+                stop = min(start + BLOCK_RAYS, last)
+                cast(
+                    directions, origins, valid, pose, packed.shapes, packed.kinds, around.place, around.layers,
+                    around.profiles, around.windows, self.discs, True, start, stop, depth, met, face, light,
+                )  # fmt: skip
+                paint(
+                    directions, origins, widths, pose, packed.shapes, packed.kinds, around.place, packed.materials,
+                    around.walls, around.panels, around.windows, around.skyline_colors, around.skyline_styles,
+                    around.soil, noise, depth, met, face, start, stop, albedo, normals,
+                )  # fmt: skip
+                shade(
+                    directions, origins, widths, valid, pose, around.place, around.look, noise, depth, met, light,
+                    albedo, normals, start, stop, color,
+                )  # fmt: skip
+
+        in_threads(run, len(valid), self.threads)
+        return color, depth, self._owners(met)
+
+    def depth(self, rays: FlatRays, pose: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Depth (R,) and object index (R,), without colours."""
+        origins, directions, valid = rays
+        around, packed = self.around, self.packed
+        depth, met = np.empty(len(valid), np.float32), np.empty(len(valid), np.int16)
 
         def run(start: int, stop: int) -> None:
+            face, light = np.empty(stop - start, np.int8), np.empty((0, 3), np.float32)
             cast(
-                directions, origins, valid, pose, packed.shapes, packed.kinds, around.place, around.layers, around.profiles,
-                around.windows, self.discs, True, start, stop, depth, met, face, light,
-            )  # fmt: skip
-            shade(
-                directions, origins, widths, pose, packed.shapes, packed.kinds, around.place, packed.materials, around.walls,
-                around.panels, around.windows, around.skyline_colors, around.skyline_styles, around.look, noise_pyramid(),
-                depth, met, face, light, valid, start, stop, color,
+                directions, origins, valid, pose, packed.shapes, packed.kinds, around.place, around.layers,
+                around.profiles, around.windows, self.discs, False, start, stop, depth, met, face, light,
             )  # fmt: skip
 
-        in_threads(run, count, self.threads, 4096)
-        return color, depth, met
+        in_threads(run, len(valid), self.threads)
+        return depth, self._owners(met)
 
-    def depth(
-        self, origins: np.ndarray, directions: np.ndarray, valid: np.ndarray, pose: np.ndarray
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """Depth (R,) and what was met (R,), without colours."""
-        around, packed = self.surroundings, self.packed
-        count = len(directions)
-        depth, met, face = np.empty(count, np.float32), np.empty(count, np.int16), np.empty(count, np.int8)
-        pose = np.ascontiguousarray(pose[:3], np.float64)
-        light = np.empty((0, 3), np.float32)
+    def bytes(
+        self,
+        fine: np.ndarray,  # (H * samples * W * samples, 3) float32 display-linear light
+        fine_valid: np.ndarray,  # (H * samples * W * samples,) bool
+        valid: np.ndarray,  # (H * W,) bool
+        width: int,
+        samples: int,
+    ) -> np.ndarray:
+        """sRGB bytes (H * W, 3) of the mean light over samples x samples sub-pixels."""
+        color = np.empty((len(valid), 3), np.uint8)
+        table = encode_table()
 
         def run(start: int, stop: int) -> None:
-            cast(
-                directions, origins, valid, pose, packed.shapes, packed.kinds, around.place, around.layers, around.profiles,
-                around.windows, self.discs, False, start, stop, depth, met, face, light,
-            )  # fmt: skip
+            resolve(fine, fine_valid, samples, width, valid, table, start, stop, color)
 
-        in_threads(run, count, self.threads, 4096)
-        return depth, met
+        in_threads(run, len(valid) // width, self.threads)
+        return color
 
-    def owners(self, met: np.ndarray) -> np.ndarray:
-        """Object index of what was met, -1 for the surroundings."""
-        if len(self.packed.owners) == 0:
-            return np.full(met.shape, -1, np.int16)
-        return np.where(met >= 0, self.packed.owners[np.maximum(met, 0)], np.int16(-1))
+    def _owners(self, met: np.ndarray) -> np.ndarray:
+        owners = np.append(self.packed.owners, np.int16(-1))
+        return owners[np.maximum(met, -1)]
 
 
-def in_threads(run: Callable[[int, int], None], count: int, threads: int, least: int) -> None:
-    """Calls run(start, stop) over 0..count in equal parts, one per thread; the parts never depend on each other."""
-    parts = max(min(threads, count // least), 1)
-    if parts == 1:
+def in_threads(run: Callable[[int, int], None], count: int, threads: int) -> None:
+    """Calls run(start, stop) over 0..count in equal parts, one per thread; no part depends on another."""
+    edges = [count * part // threads for part in range(threads + 1)]
+    if threads == 1:
         run(0, count)
         return
-    edges = [count * part // parts for part in range(parts + 1)]
-    with ThreadPoolExecutor(parts) as pool:
+    with ThreadPoolExecutor(threads) as pool:
         list(pool.map(run, edges[:-1], edges[1:]))
 
 
@@ -115,53 +139,9 @@ def thread_count(threads: int | None) -> int:
     return threads
 
 
-def array(value: Any, dtype: Any) -> np.ndarray:
-    """A contiguous NumPy array of a NumPy array, a torch tensor (any device) or numbers."""
-    if hasattr(value, "detach"):
-        value = value.detach().cpu().numpy()
-    return np.ascontiguousarray(value, dtype)
-
-
-def ray_widths(directions: np.ndarray, valid: np.ndarray) -> np.ndarray:
-    """Angle in radians between neighbouring rays of a grid (..., H, W, 3), as (..., H, W): the finer of both axes."""
-    height, width = valid.shape[-2:]
-    result = np.full(valid.shape, np.inf, np.float32)
-    for axis, size in ((-2, width), (-3, height)):
-        if size < 2:
-            continue
-        steps = np.linalg.norm(np.diff(directions, axis=axis), axis=-1).astype(np.float32)
-        both = np.take(valid, range(size - 1), axis + 1) & np.take(valid, range(1, size), axis + 1)
-        steps = np.where(both & (steps > 0), steps, np.inf)
-        result = np.minimum(result, np.concatenate([steps, np.take(steps, [-1], axis + 1)], axis + 1))
-        result = np.minimum(result, np.concatenate([np.take(steps, [0], axis + 1), steps], axis + 1))
-    return np.where(np.isfinite(result), result, np.float32(0))
-
-
 @cache
 def encode_table() -> np.ndarray:
     """sRGB byte of every step of display-linear light 0..1."""
     light = np.arange(ENCODE_STEPS + 1) / ENCODE_STEPS
     encoded = np.where(light <= 0.0031308, 12.92 * light, 1.055 * light ** (1 / 2.4) - 0.055)
     return np.round(255 * encoded).astype(np.uint8)
-
-
-def finish(
-    fine: np.ndarray,  # (H * samples * W * samples, 3) float32
-    fine_valid: np.ndarray,
-    samples: int,
-    height: int,
-    width: int,
-    valid: np.ndarray,  # (H * W,) bool
-    threads: int,
-) -> np.ndarray:
-    """sRGB bytes (H * W, 3) of the mean light over samples x samples sub-pixels."""
-    color = np.empty((height * width, 3), np.uint8)
-
-    def run(start: int, stop: int) -> None:
-        resolve(fine, fine_valid, samples, width, valid, encode_table(), start, stop, color)
-
-    in_threads(run, height, threads, 64)
-    return color
-
-
-__all__ = ["PLACE_COLUMNS", "Caster", "WorldImage"]

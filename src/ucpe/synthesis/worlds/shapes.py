@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from ucpe.synthesis.worlds.intersect import ARCH, BLOCK, ELLIPSOID, ROUND, SHAPE_COLUMNS
-from ucpe.synthesis.worlds.shading import MATERIAL_COLUMNS, PLAIN
+from ucpe.synthesis.worlds.surfaces import MATERIAL_COLUMNS, PLAIN
 
 Color = tuple[float, float, float]
 """Linear-light red, green, blue, 0..1."""
@@ -73,22 +73,27 @@ def box(width: float, height: float, depth: float, material: Material, offset=(0
 
 
 def tapered(
-    bottom: tuple[float, float], top: tuple[float, float], height: float, material: Material, offset=(0.0, 0.0, 0.0), yaw=0.0
+    bottom: tuple[float, float],
+    top: tuple[float, float],
+    height: float,
+    material: Material,
+    offset=(0.0, 0.0, 0.0),
+    yaw=0.0,
 ) -> Shape:
     """A box whose full width and depth change linearly from bottom to top: pyramids, gable roofs, obelisks."""
     halves = (bottom[0] / 2, bottom[1] / 2), (top[0] / 2, top[1] / 2)
     return Shape(BLOCK, height, *halves, material, offset, yaw)
 
 
-def cylinder(radius: float, height: float, material: Material, offset=(0.0, 0.0, 0.0), top: float | None = None) -> Shape:
+def cylinder(
+    radius: float, height: float, material: Material, offset=(0.0, 0.0, 0.0), top: float | None = None
+) -> Shape:
     """An upright cylinder; another `top` radius makes it a cone (0) or a frustum."""
     top = radius if top is None else top
     return Shape(ROUND, height, (radius, radius), (top, top), material, offset)
 
 
-def ellipsoid(
-    width: float, height: float, depth: float, material: Material, offset=(0.0, 0.0, 0.0), yaw=0.0
-) -> Shape:
+def ellipsoid(width: float, height: float, depth: float, material: Material, offset=(0.0, 0.0, 0.0), yaw=0.0) -> Shape:
     """An ellipsoid by its full width, height and depth, resting on its lowest point."""
     half = (width / 2, depth / 2)
     return Shape(ELLIPSOID, height, half, half, material, offset, yaw)
@@ -100,11 +105,20 @@ def sphere(radius: float, material: Material, offset=(0.0, 0.0, 0.0)) -> Shape:
 
 
 def arch(
-    width: float, height: float, depth: float, gap: float, spring: float, material: Material, offset=(0.0, 0.0, 0.0), yaw=0.0
+    width: float,
+    height: float,
+    depth: float,
+    gap: float,
+    spring: float,
+    material: Material,
+    offset=(0.0, 0.0, 0.0),
+    yaw=0.0,
 ) -> Shape:
     """A box with a passage along z, `gap` wide, straight up to `spring` and closed by a half circle."""
-    if not (0 < gap < width and 0 < spring and spring + gap / 2 < height):
-        raise ValueError(f"the passage (gap {gap}, spring {spring}) does not fit in an arch of width {width}, height {height}")
+    if not (0 < gap < width and spring > 0 and spring + gap / 2 < height):
+        raise ValueError(
+            f"the passage (gap {gap}, spring {spring}) does not fit in an arch of width {width}, height {height}"
+        )
     return Shape(ARCH, height, (width / 2, depth / 2), (gap / 2, spring), material, offset, yaw)
 
 

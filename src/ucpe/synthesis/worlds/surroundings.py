@@ -4,29 +4,69 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
-from ucpe.synthesis.worlds.intersect import PLACE_COLUMNS
+from ucpe.synthesis.worlds.intersect import (
+    CEILING_Y,
+    GROUND_Y,
+    INDOOR,
+    LAMP_X,
+    LAMP_Z,
+    PLACE_COLUMNS,
+    ROOM_X0,
+    ROOM_X1,
+    ROOM_Z0,
+    ROOM_Z1,
+    SUN_X,
+)
 from ucpe.synthesis.worlds.shading import (
-    BLOCKS,
+    AMBIENT_DOWN,
+    AMBIENT_UP,
+    CLOUD,
+    CLOUD_SHADE,
+    CLOUD_X,
+    COVER,
+    GLOW_COLOR,
+    GLOW_WIDTH,
+    HAZE,
+    HORIZON,
+    LAMP,
+    LIGHTS_ON,
+    LOOK_COLUMNS,
+    SOFTNESS,
+    STARS,
+    SUN,
+    SUN_EAST,
+    ZENITH,
+)
+from ucpe.synthesis.worlds.shapes import Material, Thing, box
+from ucpe.synthesis.worlds.surfaces import (
     BRICK,
     CHECKS,
+    CITY,
     EARTH,
+    FOREST,
     GLOW,
     GORES,
     GRASS,
-    LOOK_COLUMNS,
+    HILLS,
     MATERIAL_COLUMNS,
+    MOUNTAINS,
     PAINT,
     PAVING,
     PICTURE,
     PLAIN,
     PLANKS,
     SAND,
+    SHIFT_X,
     SNOW,
+    SOIL,
+    SOIL_ACCENT,
+    SOIL_COLUMNS,
+    SOIL_TEXTURE,
 )
-from ucpe.synthesis.worlds.shapes import Color, Material
 from ucpe.synthesis.worlds.words import COLORS, FLOORS, GROUNDS, SKIES, SKYLINES, color, linear
 
 EYE_HEIGHT = 1.6
@@ -105,70 +145,65 @@ class Surroundings:
 
     place: np.ndarray
     look: np.ndarray
-    layers: np.ndarray = field(default_factory=lambda: np.zeros((0, 2)))
-    profiles: np.ndarray = field(default_factory=lambda: np.zeros((0, PROFILE_STEPS), np.float32))
-    skyline_colors: np.ndarray = field(default_factory=lambda: np.zeros((0, PROFILE_STEPS, 3), np.float32))
-    skyline_styles: np.ndarray = field(default_factory=lambda: np.zeros((0, 3)))
+    soil: np.ndarray
+    layers: np.ndarray
+    profiles: np.ndarray
+    skyline_colors: np.ndarray
+    skyline_styles: np.ndarray
     windows: np.ndarray = field(default_factory=lambda: np.zeros((0, 5)))
     walls: np.ndarray = field(default_factory=lambda: np.zeros((6, MATERIAL_COLUMNS)))
     panels: np.ndarray = field(default_factory=lambda: np.zeros((0, 5 + MATERIAL_COLUMNS)))
+    fixtures: tuple[Thing, ...] = ()  # parts of a room that captions do not name
 
 
 def outdoors(sky: str, ground: str, skyline: str, generator: np.random.Generator) -> Surroundings:
     """An open plain under a sky, with a skyline all around."""
+    _check("sky", sky, SKIES)
     _check("ground", ground, GROUNDS)
-    place, look = _light(sky, generator)
-    texture, soil, accent = SOILS[ground]
-    look[24:27] = linear(*soil)
-    look[27:30] = linear(*accent)
-    look[36] = texture
-    bounce = np.array(linear(*soil)) * (0.35 * look[6:9] + 0.5 * look[18:21])
-    look[21:24] = 0.7 * bounce + 0.15 * look[18:21]
-    surroundings = Surroundings(place, look)
-    _raise_skyline(surroundings, skyline, generator)
-    return surroundings
+    _check("skyline", skyline, SKYLINES)
+    place, look = _light(LIGHTS[sky], generator)
+    texture, dark, bright = SOILS[ground]
+    soil = np.zeros(SOIL_COLUMNS)
+    soil[SOIL : SOIL + 3] = linear(*dark)
+    soil[SOIL_ACCENT : SOIL_ACCENT + 3] = linear(*bright)
+    soil[SOIL_TEXTURE] = texture
+    soil[SHIFT_X : SHIFT_X + 2] = generator.uniform(0, 1, 2)
+    ambient = look[AMBIENT_UP : AMBIENT_UP + 3]
+    bounce = soil[SOIL : SOIL + 3] * (0.35 * look[SUN : SUN + 3] + 0.5 * ambient)
+    look[AMBIENT_DOWN : AMBIENT_DOWN + 3] = 0.7 * bounce + 0.15 * ambient
+    layers, profiles, colors, styles = _skyline(skyline, generator)
+    return Surroundings(place, look, soil, layers, profiles, colors, styles)
 
 
 def room(
-    sky: str, floor: str, walls: str, skyline: str, generator: np.random.Generator, size: tuple[float, float, float] | None = None
+    sky: str,
+    floor: str,
+    walls: str,
+    skyline: str,
+    generator: np.random.Generator,
+    size: tuple[float, float, float] | None = None,
 ) -> Surroundings:
-    """A room of (width, height, depth) metres with windows, pictures, a door and a lamp, seen from near its middle."""
+    """A room of (width, height, depth) metres around the origin with windows, pictures, a door, beams and a lamp."""
     _check("floor", floor, FLOORS)
-    surroundings = outdoors(sky, "grass", skyline, generator)
-    place, look = surroundings.place, surroundings.look
-    width, height, depth = size or (generator.uniform(9.5, 12.5), generator.uniform(3.3, 4.0), generator.uniform(9.5, 12.5))
-    left, back = -width / 2 + generator.uniform(-0.4, 0.4), -depth / 2 + generator.uniform(-0.4, 0.4)
-    place[1:7] = 1.0, left, left + width, back, back + depth, EYE_HEIGHT - height
-    place[10:13] = left + width / 2, EYE_HEIGHT - height + 0.35, back + depth / 2
-    paint = np.array(color(walls))
-    pale = 0.72 * paint + 0.28 * np.array(linear(244, 240, 232))
-    pale *= 0.72 / pale.max()
-    shift = generator.uniform(0, 9)
+    around = outdoors(sky, "grass", skyline, generator)
+    place, look = around.place, around.look
+    width, height, depth = size or generator.uniform((9.5, 3.4, 9.5), (12.5, 4.0, 12.5))
+    left, back = (-extent / 2 + generator.uniform(-0.4, 0.4) for extent in (width, depth))
+    place[INDOOR] = 1.0
+    place[ROOM_X0], place[ROOM_X1], place[ROOM_Z0], place[ROOM_Z1] = left, left + width, back, back + depth
+    place[CEILING_Y] = EYE_HEIGHT - height
+    place[LAMP_X : LAMP_X + 3] = left + width / 2, EYE_HEIGHT - height + 0.35, back + depth / 2
     order = generator.permutation(4)
-    rows = [Material((0, 0, 0)).row()] * 6
-    tones = (1.0, 0.82, 0.92, 0.75)
-    for rank, wall in enumerate(order):
-        tint = tuple(float(value) for value in tones[rank] * pale)
-        if rank == 3:
-            rows[wall] = Material(tint, linear(214, 206, 194), BRICK, 0.6, shift).row()
-        else:
-            rows[wall] = Material(tint, tint, PAINT, 1.0, shift + rank).row()
-    rows[4] = Material(linear(238, 234, 226), texture=PLANKS if generator.random() < 0.5 else PAINT, scale=1.2).row()
-    floors = {
-        "wooden": Material(linear(164, 112, 66), texture=PLANKS, scale=0.3, shift=shift),
-        "tiled": Material(linear(214, 208, 198), linear(120, 126, 136), CHECKS, 0.8, shift),
-        "carpet": Material(tuple(0.5 * paint + 0.5 * np.array(linear(150, 130, 120))), texture=PLAIN, shift=shift),
-    }
-    rows[5] = floors[floor].row()
-    surroundings.walls = np.array(rows)
-    surroundings.windows = _windows(place, order, generator)
-    surroundings.panels = _panels(place, order, surroundings.windows, generator)
-    look[18:21] *= 0.62 / max(look[18:21].max(), 1e-6)
-    look[18:21] = 0.5 * look[18:21] + 0.5 * 0.42
-    look[21:24] = 0.75 * look[18:21]
-    look[6:9] *= 0.9
-    look[30:33] = np.array(linear(255, 236, 206)) * 0.85
-    return surroundings
+    around.walls = _wall_materials(floor, walls, order, generator)
+    around.windows = _windows(place, order, generator)
+    around.panels = _panels(place, order, generator)
+    around.fixtures = _beams(place, generator)
+    ambient = look[AMBIENT_UP : AMBIENT_UP + 3]
+    ambient[:] = 0.31 * ambient / ambient.max() + 0.21
+    look[AMBIENT_DOWN : AMBIENT_DOWN + 3] = 0.75 * ambient
+    look[SUN : SUN + 3] *= 0.9
+    look[LAMP : LAMP + 3] = 0.85 * np.array(linear(255, 236, 206))
+    return around
 
 
 def _check(what: str, word: str, words: tuple[str, ...]) -> None:
@@ -176,68 +211,61 @@ def _check(what: str, word: str, words: tuple[str, ...]) -> None:
         raise ValueError(f"unknown {what} {word!r}; choose from {', '.join(words)}")
 
 
-def _light(sky: str, generator: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-    _check("sky", sky, SKIES)
-    light = LIGHTS[sky]
+def _light(light: Light, generator: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+    """The place vector with its sun, and the look vector with its colours."""
     azimuth = generator.uniform(-math.pi, math.pi)
     elevation = math.radians(generator.uniform(*light.elevation))
     place = np.zeros(PLACE_COLUMNS)
-    place[0] = EYE_HEIGHT
-    place[7:10] = (
-        math.cos(elevation) * math.sin(azimuth),
-        -math.sin(elevation),
-        math.cos(elevation) * math.cos(azimuth),
-    )
+    place[GROUND_Y] = EYE_HEIGHT
+    bearing = math.sin(azimuth), math.cos(azimuth)
+    place[SUN_X : SUN_X + 3] = math.cos(elevation) * bearing[0], -math.sin(elevation), math.cos(elevation) * bearing[1]
     look = np.zeros(LOOK_COLUMNS)
-    sun, ambient = np.array(linear(*light.sun)), np.array(linear(*light.ambient))
-    colors = (light.zenith, light.horizon)
-    look[0:6] = [value for entry in colors for value in linear(*entry)]
-    look[6:9] = sun * light.sun_power / max(math.sin(elevation), 0.45)
-    look[9:12] = sun
-    look[12:15] = linear(*light.cloud)
-    look[15:18] = linear(*light.cloud_shade)
-    look[18:21] = ambient * light.ambient_power
-    look[33] = generator.uniform(*light.cover)
-    look[34] = light.softness
-    look[35] = light.haze
-    look[37:39] = generator.uniform(0, 1, 2)
-    look[39] = light.glow
-    look[40] = light.stars
-    look[41] = light.lights_on
+    sun = np.array(linear(*light.sun))
+    colors: dict[int, Any] = {
+        ZENITH: linear(*light.zenith),
+        HORIZON: linear(*light.horizon),
+        SUN: sun * light.sun_power / max(math.sin(elevation), 0.45),
+        GLOW_COLOR: sun,
+        CLOUD: linear(*light.cloud),
+        CLOUD_SHADE: linear(*light.cloud_shade),
+        AMBIENT_UP: np.array(linear(*light.ambient)) * light.ambient_power,
+    }
+    for index, value in colors.items():
+        look[index : index + 3] = value
+    look[COVER], look[SOFTNESS], look[HAZE] = generator.uniform(*light.cover), light.softness, light.haze
+    look[CLOUD_X : CLOUD_X + 2] = generator.uniform(0, 1, 2)
+    look[GLOW_WIDTH], look[STARS], look[LIGHTS_ON] = light.glow, light.stars, light.lights_on
+    look[SUN_EAST : SUN_EAST + 2] = bearing
     return place, look
 
 
-def _raise_skyline(surroundings: Surroundings, skyline: str, generator: np.random.Generator) -> None:
-    """Silhouettes on two upright cylinders around the world, tall enough to be seen above the objects' feet."""
-    _check("skyline", skyline, SKYLINES)
+SKYLINE_LAYERS: dict[str, tuple[tuple[float, int, float, float, str], ...]] = {
+    "mountains": ((320.0, HILLS, 0.025, 0.07, "hills"), (900.0, MOUNTAINS, 0.1, 0.3, "mountains")),
+    "hills": ((260.0, HILLS, 0.03, 0.11, "hills"), (900.0, HILLS, 0.08, 0.19, "hills")),
+    "forest": ((150.0, FOREST, 0.09, 0.17, "forest"), (900.0, HILLS, 0.1, 0.2, "hills")),
+    "city": ((240.0, CITY, 0.07, 0.27, "city"), (900.0, HILLS, 0.06, 0.15, "hills")),
+}
+"""Silhouettes on upright cylinders, near to far: radius in metres, style, least and greatest height by radius, hues."""
+
+
+def _skyline(skyline: str, generator: np.random.Generator) -> tuple[np.ndarray, ...]:
+    """Radius and height of each layer, its profile and colours by azimuth, and its style."""
     azimuth = np.linspace(-math.pi, math.pi, PROFILE_STEPS, endpoint=False)
-    far = 900.0
-    if skyline == "mountains":
-        specs = [(320.0, 0, 0.025, 0.07, "hills"), (far, 1, 0.1, 0.3, "mountains")]
-    elif skyline == "hills":
-        specs = [(260.0, 0, 0.03, 0.11, "hills"), (far, 0, 0.08, 0.19, "hills")]
-    elif skyline == "forest":
-        specs = [(150.0, 2, 0.09, 0.17, "forest"), (far, 0, 0.1, 0.2, "hills")]
-    else:
-        specs = [(240.0, 3, 0.07, 0.27, "city"), (far, 0, 0.06, 0.15, "hills")]
     turn = generator.uniform(-math.pi, math.pi)
     layers, profiles, colors, styles = [], [], [], []
-    for radius, style, low, high, hues in specs:
+    for radius, style, low, high, hues in SKYLINE_LAYERS[skyline]:
         shape = _profile(style, azimuth, generator)
         height = radius * (low + (high - low) * shape)
         layers.append((radius, float(height.max()) * (1 + 1e-6)))
         profiles.append(height)
         colors.append(_around(hues, azimuth + turn, style, shape, generator))
         styles.append((style, generator.uniform(0.5, 0.62), float(height.max())))
-    surroundings.layers = np.array(layers)
-    surroundings.profiles = np.array(profiles, np.float32)
-    surroundings.skyline_colors = np.array(colors, np.float32)
-    surroundings.skyline_styles = np.array(styles)
+    return np.array(layers), np.array(profiles, np.float32), np.array(colors, np.float32), np.array(styles)
 
 
 def _profile(style: int, azimuth: np.ndarray, generator: np.random.Generator) -> np.ndarray:
     """Relative heights 0..1 of a silhouette around the horizon."""
-    if style == 3:
+    if style == CITY:
         heights = np.zeros(len(azimuth))
         angle = 0
         while angle < len(azimuth):
@@ -245,21 +273,21 @@ def _profile(style: int, azimuth: np.ndarray, generator: np.random.Generator) ->
             heights[angle : angle + width] = generator.beta(1.2, 1.6)
             angle += width + int(generator.uniform(0, 14))
         return heights
-    rough = {0: 3.2, 1: 1.15, 2: 1.6}[style]
-    top = {0: 14, 1: 160, 2: 60}[style]
+    rough = {HILLS: 3.2, MOUNTAINS: 1.15, FOREST: 1.6}[style]
+    top = {HILLS: 14, MOUNTAINS: 160, FOREST: 60}[style]
     heights = np.zeros(len(azimuth))
-    for frequency in range(2 if style else 1, top):
+    for frequency in range(1 if style == HILLS else 2, top):
         phase = generator.uniform(0, 2 * math.pi)
         heights += frequency**-rough * generator.uniform(0.5, 1.0) * np.cos(frequency * azimuth + phase)
-    if style == 1:
+    if style == MOUNTAINS:
         heights = -np.abs(heights - np.quantile(heights, 0.55))
     heights = (heights - heights.min()) / np.ptp(heights)
-    if style == 2:
+    if style == FOREST:
         crowns = np.zeros(len(azimuth))
         for _ in range(420):
-            centre, width = generator.uniform(0, len(azimuth)), generator.uniform(9, 18)
+            centre, spread = generator.uniform(0, len(azimuth)), generator.uniform(9, 18)
             away = np.abs((np.arange(len(azimuth)) - centre + len(azimuth) / 2) % len(azimuth) - len(azimuth) / 2)
-            crowns = np.maximum(crowns, generator.uniform(0.35, 1.0) * np.clip(1 - away / width, 0, 1))
+            crowns = np.maximum(crowns, generator.uniform(0.35, 1.0) * np.clip(1 - away / spread, 0, 1))
         heights = 0.45 * heights + 0.55 * crowns
     return heights
 
@@ -274,54 +302,97 @@ def _around(
     weight = quarter - np.floor(quarter)
     weight = (weight * weight * (3 - 2 * weight))[:, None]
     colors = anchors[index] * (1 - weight) + anchors[(index + 1) % 4] * weight
-    if style == 3:
+    if style == CITY:
         edges = np.flatnonzero(np.diff(shape, prepend=shape[0] - 1))
         for start, stop in zip(edges, [*edges[1:], len(shape)], strict=True):
             colors[start:stop] = colors[(start + stop) // 2 % len(shape)] * generator.uniform(0.6, 1.15)
     return colors
 
 
+def _wall_materials(floor: str, walls: str, order: np.ndarray, generator: np.random.Generator) -> np.ndarray:
+    """Materials (6, ...) of walls, ceiling and floor: one hue, four tones, and bricks on the last wall of `order`."""
+    paint = np.array(color(walls))
+    pale = 0.72 * paint + 0.28 * np.array(linear(244, 240, 232))
+    pale *= 0.72 / pale.max()
+    shift = generator.uniform(0, 9)
+    rows: dict[int, Material] = {}
+    for rank, (wall, tone) in enumerate(zip(order, (1.0, 0.82, 0.92, 0.75), strict=True)):
+        red, green, blue = (float(value) for value in tone * pale)
+        tint = (red, green, blue)
+        brick = Material(tint, linear(214, 206, 194), BRICK, 0.6, shift)
+        rows[int(wall)] = brick if rank == 3 else Material(tint, tint, PAINT, 1.0, shift + rank)
+    rows[4] = Material(linear(226, 222, 212), texture=PAINT, shift=shift)
+    red, green, blue = (float(value) for value in 0.5 * paint + 0.5 * np.array(linear(150, 130, 120)))
+    rows[5] = {
+        "wooden": Material(linear(164, 112, 66), texture=PLANKS, scale=0.3, shift=shift),
+        "tiled": Material(linear(214, 208, 198), linear(120, 126, 136), CHECKS, 0.8, shift),
+        "carpet": Material((red, green, blue), texture=PLAIN, shift=shift),
+    }[floor]
+    return np.array([rows[wall].row() for wall in range(6)])
+
+
+def _wall_span(place: np.ndarray, wall: int) -> tuple[float, float]:
+    return (place[ROOM_Z0], place[ROOM_Z1]) if wall < 2 else (place[ROOM_X0], place[ROOM_X1])
+
+
 def _windows(place: np.ndarray, order: np.ndarray, generator: np.random.Generator) -> np.ndarray:
-    """Window openings (wall, u0, u1, top y, bottom y) in two of the four walls."""
+    """Window openings (wall, u0, u1, top y, bottom y) in the first two walls of `order`."""
     openings = []
     for wall in order[:2]:
-        low, high = (place[4], place[5]) if wall < 2 else (place[2], place[3])
+        low, high = _wall_span(place, wall)
         count = int(generator.integers(2, 4))
         step = (high - low) / count
         width = min(step * 0.55, 2.2)
         for index in range(count):
             middle = low + (index + 0.5) * step
-            openings.append((wall, middle - width / 2, middle + width / 2, place[6] + 0.55, place[0] - 0.95))
+            openings.append(
+                (wall, middle - width / 2, middle + width / 2, place[CEILING_Y] + 0.6, place[GROUND_Y] - 0.9)
+            )
     return np.array(openings)
 
 
-def _panels(
-    place: np.ndarray, order: np.ndarray, windows: np.ndarray, generator: np.random.Generator
-) -> np.ndarray:
-    """A door, pictures and ceiling light drawn on the walls."""
+def _panels(place: np.ndarray, order: np.ndarray, generator: np.random.Generator) -> np.ndarray:
+    """A door and pictures on the other two walls, a rug, and a light in the ceiling."""
     panels = []
     wood = Material(linear(122, 80, 48), texture=PLANKS, scale=0.5).row()
     for rank, wall in enumerate(order[2:]):
-        low, high = (place[4], place[5]) if wall < 2 else (place[2], place[3])
+        low, high = _wall_span(place, wall)
         if rank == 0:
             door = generator.uniform(low + 1.2, low + 2.2)
-            panels.append([wall, door - 0.55, door + 0.55, place[0] - 2.25, place[0], *wood])
+            panels.append([wall, door - 0.55, door + 0.55, place[GROUND_Y] - 2.25, place[GROUND_Y], *wood])
             low = door + 1.0
         count = int(generator.integers(2, 4))
         for index in range(count):
             middle = low + (index + 0.5) * (high - low) / count
-            width, height = generator.uniform(0.45, 0.75), generator.uniform(0.35, 0.55)
-            top = -0.35 - height + generator.uniform(-0.1, 0.1)
+            width, height = generator.uniform(0.5, 0.85), generator.uniform(0.4, 0.6)
+            top = -0.45 - height + generator.uniform(-0.1, 0.1)
             above, below = (tuple(generator.uniform(0.05, 0.75, 3)) for _ in range(2))
             art = Material(below, above, PICTURE, -(top + height), generator.uniform(0, 9)).row()
             panels.append([wall, middle - width, middle + width, top, top + 2 * height, *art])
-    rug = Material(color(str(generator.choice(list(COLORS)))), linear(226, 214, 190), GORES, 0.5).row()
-    x, z = generator.uniform(-1.5, 1.5), generator.uniform(-1.0, 2.0)
-    wide, deep = generator.uniform(1.4, 2.2), generator.uniform(1.0, 1.6)
+    red, green, blue = color(str(generator.choice(list(COLORS))))
+    rug = Material((0.6 * red + 0.08, 0.6 * green + 0.06, 0.6 * blue + 0.05), linear(196, 178, 150), GORES, 0.28).row()
+    x, z = generator.uniform(-1.5, 1.5), generator.uniform(1.2, 2.6)
+    wide, deep = generator.uniform(1.3, 1.9), generator.uniform(0.8, 1.2)
     panels.append([5, x - wide, x + wide, z - deep, z + deep, *rug])
     light = Material(linear(255, 250, 236), texture=GLOW).row()
-    panels.append([4, place[10] - 0.9, place[10] + 0.9, place[12] - 0.9, place[12] + 0.9, *light])
+    x, z = place[LAMP_X], place[LAMP_Z]
+    panels.append([4, x - 0.35, x + 0.35, z - 0.35, z + 0.35, *light])
     return np.array(panels)
 
 
-__all__ = ["BLOCKS", "Color", "Surroundings", "outdoors", "room"]
+def _beams(place: np.ndarray, generator: np.random.Generator) -> tuple[Thing, ...]:
+    """Wooden beams under the ceiling, from wall to wall."""
+    wood = Material(linear(112, 76, 46), texture=PLAIN, shift=generator.uniform(0, 9))
+    count = int(generator.integers(3, 5))
+    depth, width = place[ROOM_Z1] - place[ROOM_Z0], place[ROOM_X1] - place[ROOM_X0]
+    lift = place[GROUND_Y] - place[CEILING_Y] - 0.22
+    middle = (place[ROOM_X0] + place[ROOM_X1]) / 2
+    return tuple(
+        Thing(
+            "beam",
+            None,
+            (box(width, 0.22, 0.26, wood, (0, lift, 0)),),
+            (middle, place[ROOM_Z0] + (i + 0.5) * depth / count),
+        )
+        for i in range(count)
+    )

@@ -104,5 +104,24 @@ def vocabulary() -> tuple[str, ...]:
     """Every word a caption can contain, sorted."""
     words = {*SKIES, *GROUNDS, *SKYLINES, *FLOORS, *COLORS, *_COUNTS.values()}
     words |= {word for noun in (*OUTDOOR_OBJECTS, *INDOOR_OBJECTS) for word in (noun, plural(noun))}
-    words |= set("an and moving on the horizon under sky in room with floor walls outside empty plain".split())
+    words |= set(
+        [
+            "an",
+            "and",
+            "moving",
+            "on",
+            "the",
+            "horizon",
+            "under",
+            "sky",
+            "in",
+            "room",
+            "with",
+            "floor",
+            "walls",
+            "outside",
+            "empty",
+            "plain",
+        ]
+    )
     return tuple(sorted(words))

@@ -10,21 +10,16 @@ from typing import Any, Literal, Protocol
 import numpy as np
 
 from ucpe.synthesis.worlds import words as vocabulary
-from ucpe.synthesis.worlds.intersect import A0, HEIGHT, RADIUS, X, Y, Z
+from ucpe.synthesis.worlds.intersect import A0, GROUND_Y, HEIGHT, RADIUS, X, Y, Z
 from ucpe.synthesis.worlds.placement import furnish, scatter
-from ucpe.synthesis.worlds.rendering import (
-    IDENTITY,
-    Caster,
-    WorldImage,
-    array,
-    finish,
-    ray_widths,
-    thread_count,
-)
+from ucpe.synthesis.worlds.rays import array, finer_rays, ray_widths, unpack_rays
+from ucpe.synthesis.worlds.rendering import Caster, FlatRays, WorldImage
 from ucpe.synthesis.worlds.shapes import Packed, Thing, pack
-from ucpe.synthesis.worlds.surroundings import EYE_HEIGHT, Surroundings, outdoors, room
+from ucpe.synthesis.worlds.surroundings import Surroundings, outdoors, room
 
 Kind = Literal["outdoor", "indoor"]
+
+IDENTITY = np.eye(3, 4)
 
 
 class RayMap(Protocol):
@@ -54,7 +49,8 @@ class World:
     def sample(cls, seed: int, kind: Kind | None = None, moving: bool = False, objects: int | None = None) -> World:
         """A random world; the same arguments always give the same one.
 
-        `objects` is how many there are (2 or 3 outdoors, 3 to 5 indoors, unless told); with `moving` one or two of them move.
+        `objects` is how many there are (unless told, 2 or 3 outdoors, 4 to 6 indoors); with `moving` one or two of them
+        move.
         """
         generator = np.random.default_rng([seed, 7])
         if kind is None:
@@ -93,7 +89,14 @@ class World:
         if kind == "indoor":
             ground = ground or "wooden"
             return cls(
-                kind, sky, ground, skyline, walls, tuple(objects), room(sky, ground, walls, skyline, generator, size), seed
+                kind,
+                sky,
+                ground,
+                skyline,
+                walls,
+                tuple(objects),
+                room(sky, ground, walls, skyline, generator, size),
+                seed,
             )
         if kind != "outdoor":
             raise ValueError(f"kind must be 'outdoor' or 'indoor', got {kind!r}")
@@ -121,7 +124,12 @@ class World:
             {"name": name, "color": color, "moving": moving, "count": count}
             for (name, color, moving), count in counts.items()
         ]
-        words: dict[str, Any] = {"kind": self.kind, "sky": self.sky, "ground": self.ground, "skyline": self.skyline}
+        words: dict[str, Any] = {
+            "kind": self.kind,
+            "sky": self.sky,
+            "ground": self.ground,
+            "skyline": self.skyline,
+        }
         if self.kind == "indoor":
             words["walls"] = self.walls
         return {**words, "objects": things}
@@ -149,7 +157,12 @@ class World:
         place = self.surroundings.place
         free = place[0] - points[..., 1]
         if self.kind == "indoor":
-            walls = (points[..., 0] - place[2], place[3] - points[..., 0], points[..., 2] - place[4], place[5] - points[..., 2])
+            walls = (
+                points[..., 0] - place[2],
+                place[3] - points[..., 0],
+                points[..., 2] - place[4],
+                place[5] - points[..., 2],
+            )
             free = np.minimum.reduce([free, points[..., 1] - place[6], *walls])
         packed = self.packed(time)
         for row in packed.shapes:
@@ -162,48 +175,50 @@ class World:
 
     def packed(self, time: float = 0.0) -> Packed:
         """Tables of all shapes at a time in seconds."""
-        return pack(self.objects, float(self.surroundings.place[0]), time)
+        packed = pack((*self.objects, *self.surroundings.fixtures), self.surroundings.place[GROUND_Y], time)
+        packed.owners[packed.owners >= len(self.objects)] = -1
+        return packed
 
     def render(
-        self, rays: Any, time: float = 0.0, samples: int = 1, *, widths: Any = None, threads: int | None = None
+        self,
+        rays: Any,
+        time: float = 0.0,
+        samples: int = 1,
+        *,
+        widths: Any = None,
+        threads: int | None = None,
     ) -> WorldImage:
         """What rays (origins, directions, valid) in world coordinates see at a time in seconds.
 
-        Arrays or tensors: origins broadcast to directions (..., 3); valid (...) may be None. For a grid of rays (..., H, W, 3)
-        textures are filtered to the angle between neighbours and samples > 1 casts samples x samples rays interpolated
-        between them; depth is always that of the ray itself. `widths` (radians) replaces the estimated angles.
+        Arrays or tensors: origins broadcast to directions (..., 3); valid (...) may be None. For a grid of rays
+        (..., H, W, 3) textures are filtered to the angle between neighbours, and samples > 1 casts samples x samples
+        rays interpolated between them; depth is always that of the ray itself. `widths` (radians) replaces the
+        estimated angles.
         """
         origins, directions, valid = unpack_rays(rays)
         _check_samples(samples)
-        count = thread_count(threads)
-        caster = Caster(self, time, count)
-        lead = valid.shape
         if widths is None:
-            widths = ray_widths(directions, valid) if len(lead) >= 2 else np.zeros(1, np.float32)
-        widths = array(widths, np.float32)
-        flat_widths = widths.ravel() if widths.size == 1 else np.ascontiguousarray(np.broadcast_to(widths, lead)).ravel()
-        flat = (origins.reshape(-1, 3), directions.reshape(-1, 3), valid.ravel())
+            widths = ray_widths(directions, valid) if valid.ndim >= 2 else 0.0
+        widths = np.broadcast_to(array(widths, np.float32), valid.shape)
+        caster = Caster(self, time, threads)
+        flat = _flat(origins, directions, valid)
+        width = valid.shape[-1] if valid.ndim >= 2 else 1
         if samples == 1:
-            linear, depth, met = caster.color(*flat, flat_widths, IDENTITY)
-            color = finish(linear, flat[2], 1, valid.size, 1, flat[2], count)
+            light, depth, objects = caster.color(flat, widths.ravel(), IDENTITY)
+            color = caster.bytes(light, flat[2], flat[2], width, 1)
         else:
-            depth, met = caster.depth(*flat, IDENTITY)
-            fine = finer_rays(origins, directions, valid, samples)
-            height, width = lead[-2:]
-            fine_widths = flat_widths / samples
-            if fine_widths.size > 1:
-                blocks = fine_widths.reshape(lead).repeat(samples, -1).repeat(samples, -2)
-                fine_widths = np.ascontiguousarray(blocks).ravel()
-            linear, _, _ = caster.color(fine[0].reshape(-1, 3), fine[1].reshape(-1, 3), fine[2].ravel(), fine_widths, IDENTITY)
-            rows = valid.size // width
-            color = finish(linear, fine[2].ravel(), samples, rows, width, flat[2], count)
-        return WorldImage(color.reshape(*lead, 3), depth.reshape(lead), valid, caster.owners(met).reshape(lead))
+            fine = _flat(*finer_rays(origins, directions, valid, samples))
+            fine_widths = (widths / samples).repeat(samples, -1).repeat(samples, -2).ravel()
+            light, _, _ = caster.color(fine, fine_widths, IDENTITY)
+            color = caster.bytes(light, fine[2], flat[2], width, samples)
+            depth, objects = caster.depth(flat, IDENTITY)
+        shape = valid.shape
+        return WorldImage(color.reshape(*shape, 3), depth.reshape(shape), valid, objects.reshape(shape))
 
     def depth(self, rays: Any, time: float = 0.0, *, threads: int | None = None) -> np.ndarray:
         """Distance (...) in metres along rays (origins, directions, valid), inf for sky; faster than `render`."""
         origins, directions, valid = unpack_rays(rays)
-        caster = Caster(self, time, thread_count(threads))
-        depth, _ = caster.depth(origins.reshape(-1, 3), directions.reshape(-1, 3), valid.ravel(), IDENTITY)
+        depth, _ = Caster(self, time, threads).depth(_flat(origins, directions, valid), IDENTITY)
         return depth.reshape(valid.shape)
 
 
@@ -221,42 +236,38 @@ def render_clip(
 ) -> WorldImage:
     """A clip of N frames of height x width through a lens (or one lens per frame, by its batch dimension).
 
-    Each pixel averages samples x samples exact rays of the lens; depth (N, H, W) is along the ray of the pixel's centre.
+    Each pixel averages samples x samples exact rays of the lens; depth (N, H, W) is along the pixel's central ray.
     """
     poses = array(c2w, np.float64)
     if poses.ndim != 3 or poses.shape[1:] not in ((4, 4), (3, 4)) or not np.isfinite(poses).all():
         raise ValueError(f"c2w must be finite and (N, 4, 4), got shape {poses.shape}")
     _check_samples(samples)
     batch = tuple(getattr(lens, "batch_shape", ()))
-    if batch not in ((), (1,), (len(poses),)):
+    if batch not in ((), (len(poses),)):
         raise ValueError(f"a lens of batch shape {batch} does not fit {len(poses)} poses")
-    if batch == (1,):
-        lens, batch = lens[0], ()  # type: ignore[index]
-    count = thread_count(threads)
     shape = (len(poses), height, width)
     color, depth = np.empty((*shape, 3), np.uint8), np.empty(shape, np.float32)
     valid, objects = np.empty(shape, bool), np.empty(shape, np.int16)
     for frame, pose in enumerate(poses):
         if frame == 0 or batch:
             now = lens[frame] if batch else lens  # type: ignore[index]
-            origins, directions, seen = unpack_rays(now.rays(height, width))
-            fine = (origins, directions, seen) if samples == 1 else unpack_rays(now.rays(height * samples, width * samples))
-            widths = ray_widths(fine[1], fine[2]).ravel()
-            flat = (origins.reshape(-1, 3), directions.reshape(-1, 3), seen.ravel())
-            fine_flat = (fine[0].reshape(-1, 3), fine[1].reshape(-1, 3), fine[2].ravel())
-        caster = Caster(world, start + frame / fps, count)
-        linear, distance, met = caster.color(*fine_flat, widths, pose)
+            fine = unpack_rays(now.rays(height * samples, width * samples))
+            centre = fine if samples == 1 else unpack_rays(now.rays(height, width))
+            widths = ray_widths(*fine[1:]).ravel()
+            valid_now, fine, centre = centre[2], _flat(*fine), _flat(*centre)
+        caster = Caster(world, start + frame / fps, threads)
+        pose = np.ascontiguousarray(pose[:3])
+        light, distance, owner = caster.color(fine, widths, pose)
         if samples > 1:
-            distance, met = caster.depth(*flat, pose)
-        color[frame] = finish(linear, fine_flat[2], samples, height, width, flat[2], count).reshape(height, width, 3)
-        depth[frame] = distance.reshape(height, width)
-        objects[frame] = caster.owners(met).reshape(height, width)
-        valid[frame] = seen
+            distance, owner = caster.depth(centre, pose)
+        color[frame] = caster.bytes(light, fine[2], centre[2], width, samples).reshape(height, width, 3)
+        depth[frame], objects[frame] = distance.reshape(height, width), owner.reshape(height, width)
+        valid[frame] = valid_now
     return WorldImage(color, depth, valid, objects)
 
 
 def near_plane_depth(depth: Any) -> float:
-    """Near-plane depth of a clip (N, H, W) or frame (H, W): 25th percentile of finite depths per frame, median over frames."""
+    """Near-plane depth of a clip (N, H, W) or frame (H, W): the frames' median 25th percentile of finite depths."""
     depth = array(depth, np.float64)
     frames = depth.reshape(-1, *depth.shape[-2:]) if depth.ndim > 2 else depth[None]
     near = [np.percentile(frame[np.isfinite(frame)], 25) for frame in frames if np.isfinite(frame).any()]
@@ -265,63 +276,10 @@ def near_plane_depth(depth: Any) -> float:
     return float(np.median(near))
 
 
-def unpack_rays(rays: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """(origins (..., 3) or (1, 3), directions (..., 3), valid (...)) as contiguous float32 and bool arrays."""
-    origins, directions, valid = rays
-    directions = array(directions, np.float32)
-    origins = array(origins, np.float32)
-    if directions.shape[-1:] != (3,) or origins.shape[-1:] != (3,):
-        raise ValueError(f"rays need origins and directions (..., 3), got {origins.shape} and {directions.shape}")
-    if origins.size == 3 or not np.any(origins):
-        origins = origins.reshape(-1, 3)[:1]
-    else:
-        origins = np.ascontiguousarray(np.broadcast_to(origins, directions.shape))
-    if valid is None:
-        valid = np.ones(directions.shape[:-1], bool)
-    else:
-        valid = np.ascontiguousarray(np.broadcast_to(array(valid, bool), directions.shape[:-1]))
-    return np.ascontiguousarray(origins), directions, valid
-
-
-def finer_rays(
-    origins: np.ndarray, directions: np.ndarray, valid: np.ndarray, samples: int
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Rays of a grid samples times finer on both axes, interpolated from each ray and its valid neighbours."""
-    if valid.ndim < 2:
-        raise ValueError("samples > 1 needs a grid of rays (..., H, W, 3); pass the finer rays yourself or samples=1")
-    steps = (np.arange(samples) + 0.5) / samples - 0.5
-    fields = [directions] if len(origins.reshape(-1, 3)) == 1 else [directions, origins]
-    results = []
-    for values in fields:
-        down, right = _slope(values, valid, -3), _slope(values, valid, -2)
-        *lead, height, width, _ = values.shape
-        fine = np.empty((*lead, height, samples, width, samples, 3), np.float32)
-        for i, down_step in enumerate(steps):
-            for j, right_step in enumerate(steps):
-                fine[..., :, i, :, j, :] = values + np.float32(down_step) * down + np.float32(right_step) * right
-        results.append(fine.reshape(*lead, height * samples, width * samples, 3))
-    fine_valid = valid.repeat(samples, -1).repeat(samples, -2)
-    return (results[1] if len(results) > 1 else origins), results[0], np.ascontiguousarray(fine_valid)
-
-
-def _slope(values: np.ndarray, valid: np.ndarray, axis: int) -> np.ndarray:
-    """Change per pixel along an axis from the valid neighbours on both sides (zero where there is none)."""
-    size = values.shape[axis]
-    if size < 2:
-        return np.zeros_like(values)
-    step = np.diff(values, axis=axis)
-    both = np.take(valid, range(size - 1), axis + 1) & np.take(valid, range(1, size), axis + 1)
-    step = np.where(both[..., None], step, 0)
-    edge = np.zeros_like(np.take(values, [0], axis))
-    none = np.zeros_like(np.take(valid, [0], axis + 1))
-    total = np.concatenate([step, edge], axis) + np.concatenate([edge, step], axis)
-    count = np.concatenate([both, none], axis + 1).astype(np.float32) + np.concatenate([none, both], axis + 1)
-    return total / np.maximum(count, 1)[..., None]
+def _flat(origins: np.ndarray, directions: np.ndarray, valid: np.ndarray) -> FlatRays:
+    return origins.reshape(-1, 3), directions.reshape(-1, 3), valid.ravel()
 
 
 def _check_samples(samples: int) -> None:
     if not isinstance(samples, int) or samples < 1:
         raise ValueError(f"samples must be a whole number of at least 1, got {samples!r}")
-
-
-__all__ = ["EYE_HEIGHT", "World", "near_plane_depth", "render_clip"]
