@@ -1,0 +1,207 @@
+"""Putting an adapter into a transformer and taking it out again; the camera of a call."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from typing import Any, TypeVar
+from weakref import WeakKeyDictionary
+
+import torch
+from diffusers import ConfigMixin, ModelMixin
+from torch import Tensor, nn
+
+from ucpe.adapters.backbones import Backbone, TokenGrid, backbone_of
+from ucpe.adapters.condition import CameraCondition
+from ucpe.trajectories import Trajectory
+
+AdapterType = TypeVar("AdapterType", bound="Adapter")
+
+_ATTACHED: WeakKeyDictionary[nn.Module, Adapter] = WeakKeyDictionary()
+
+
+class Adapter(ModelMixin, ConfigMixin):
+    """Weights beside a video transformer that let a camera steer it.
+
+    An adapter is never a submodule of the transformer: it listens through forward hooks, and a transformer saved, moved
+    or fine-tuned while one is attached is saved, moved or fine-tuned without it. While attached, every call of
+    the transformer needs a camera:
+
+        condition = adapter.encode(trajectories, height=480, width=832)
+        with adapter.camera(condition):
+            transformer(...)
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._backbone: Backbone | None = None
+        self._handles: list[Any] = []
+        self._active: _Camera | None = None
+        self._running: _Camera | None = None
+        self._checkpoint: Callable[..., Any] | None = None
+
+    @classmethod
+    @abstractmethod
+    def for_transformer(cls: type[AdapterType], transformer: nn.Module, **options: Any) -> AdapterType:
+        """A fresh adapter that fits a transformer; its sizes are read from the transformer's config."""
+
+    @abstractmethod
+    def encode(self, cameras: Trajectory | Sequence[Trajectory], height: int, width: int) -> CameraCondition:
+        """The cameras of a batch of clips, one trajectory of all video frames each, for a video of that size."""
+
+    @abstractmethod
+    def _hook(self, backbone: Backbone) -> list[Any]:
+        """Register this adapter's hooks on the backbone's modules and return their handles."""
+
+    def trainable_parameters(self, transformer: nn.Module) -> list[nn.Parameter]:
+        """Every parameter that training this adapter changes: its own, and those of the transformer it tunes."""
+        return [*self.parameters(), *(parameter for _, parameter in self.tuned_parameters(transformer))]
+
+    def tuned_parameters(self, transformer: nn.Module) -> list[tuple[str, nn.Parameter]]:
+        """Parameters of the transformer, by name, that are trained along with this adapter."""
+        return []
+
+    def set_trainable(self, transformer: nn.Module) -> None:
+        """Require gradients of exactly the trainable parameters, of adapter and transformer."""
+        transformer.requires_grad_(False)
+        for parameter in self.trainable_parameters(transformer):
+            parameter.requires_grad_(True)
+
+    def attach(self: AdapterType, transformer: nn.Module) -> AdapterType:
+        """Let this adapter act on every later call of the transformer, until `detach`."""
+        backbone = backbone_of(transformer)
+        transformer = backbone.transformer
+        if self._backbone is not None:
+            raise ValueError("this adapter is attached already; detach() it first")
+        if transformer in _ATTACHED:
+            raise ValueError(
+                f"the transformer has a {type(_ATTACHED[transformer]).__name__} attached already; detach() that first"
+            )
+        self._check_fit(backbone)
+        self._backbone = backbone
+        self._handles = [
+            transformer.register_forward_pre_hook(self._open_call, with_kwargs=True),
+            transformer.register_forward_hook(self._close_call, always_call=True),
+            *self._hook(backbone),
+        ]
+        _ATTACHED[transformer] = self
+        return self
+
+    def detach(self) -> None:
+        """Take this adapter out of its transformer, which is then as it was before `attach`."""
+        if self._backbone is None:
+            raise ValueError("this adapter is not attached")
+        for handle in self._handles:
+            handle.remove()
+        del _ATTACHED[self._backbone.transformer]
+        self._handles, self._backbone = [], None
+
+    @contextmanager
+    def camera(self, condition: CameraCondition) -> Iterator[None]:
+        """Use these cameras for calls of the transformer inside the `with` block, and for their backward passes."""
+        before = self._active
+        self._active = _Camera(condition)
+        try:
+            yield
+        finally:
+            self._active = before
+
+    def _check_fit(self, backbone: Backbone) -> None:
+        facts = {
+            "backbone": backbone.transformer_class,
+            "width": backbone.width,
+            "num_blocks": len(backbone.blocks),
+            "patch_size": backbone.patch_size,
+        }
+        for name, value in facts.items():
+            expected = self.config[name]
+            if (tuple(expected) if isinstance(expected, list) else expected) != value:
+                raise ValueError(f"this adapter is for a transformer with {name} {expected}, this one has {value}")
+
+    def _token_grid(self, cameras: Sequence[Trajectory], height: int, width: int) -> TokenGrid:
+        """Tokens of a video, after checking that trajectories and size make whole ones."""
+        if not cameras:
+            raise ValueError("no trajectory to encode: give one for each clip of the batch")
+        frames = len(cameras[0])
+        for index, camera in enumerate(cameras):
+            if len(camera) != frames:
+                raise ValueError(
+                    f"the clips of a batch have equally many frames: trajectory 0 has {frames}, trajectory {index} has "
+                    f"{len(camera)}"
+                )
+        _, *spatial = self.config["patch_size"]
+        sizes = []
+        for name, value, patch in (("height", height, spatial[0]), ("width", width, spatial[1])):
+            token = self.config["spatial_stride"] * patch
+            if value < token or value % token:
+                raise ValueError(f"{name} must be a multiple of {token} pixels, a token's size, got {value}")
+            sizes.append(value // token)
+        return TokenGrid(len(self._token_cameras(cameras[0])), *sizes)
+
+    def _token_cameras(self, camera: Trajectory) -> Trajectory:
+        """The cameras of a clip's frames of tokens: of the first latent frame of each."""
+        return camera.latent_frames(self.config["temporal_stride"])[:: self.config["patch_size"][0]]
+
+    def _open_call(self, transformer: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        if self._active is None:
+            raise ValueError(
+                f"a {type(self).__name__} is attached to this transformer but no camera is set: call it inside "
+                "`with adapter.camera(adapter.encode(trajectories, height, width)):`, or adapter.detach() first"
+            )
+        assert self._backbone is not None
+        self._active.condition.check(*self._backbone.call_shape(args, kwargs))
+        self._running = self._active
+        if torch.is_grad_enabled() and getattr(transformer, "gradient_checkpointing", False):
+            self._checkpoint = transformer._gradient_checkpointing_func  # type: ignore[assignment]
+            transformer._gradient_checkpointing_func = partial(  # type: ignore[assignment]
+                self._checkpoint_with_camera, self._checkpoint, self._running
+            )
+
+    def _close_call(self, transformer: nn.Module, args: tuple[Any, ...], output: Any) -> None:
+        self._running = None
+        if self._checkpoint is not None:
+            transformer._gradient_checkpointing_func = self._checkpoint  # type: ignore[assignment]
+            self._checkpoint = None
+
+    def _checkpoint_with_camera(
+        self, checkpoint: Callable[..., Any] | None, camera: _Camera, block: nn.Module, *args: Any
+    ) -> Any:
+        """Checkpoint a block such that its second run, in the backward pass, sees the camera of the first."""
+
+        def run(*inputs: Any) -> Any:
+            before, self._running = self._running, camera
+            try:
+                return block(*inputs)
+            finally:
+                self._running = before
+
+        assert checkpoint is not None
+        return checkpoint(run, *args)
+
+    def _condition(self, tokens: Tensor) -> CameraCondition:
+        """The condition of the running call, on the device of its tokens; the adapter's weights follow them there."""
+        if self._running is None:
+            raise ValueError("a block ran outside a call of its transformer, so which camera it belongs to is unknown")
+        if self.device != tokens.device:
+            self.to(tokens.device)
+        return self._running.on(tokens.device)
+
+
+class _Camera:
+    """A condition that is moved to a device once, however many blocks and steps ask for it."""
+
+    def __init__(self, condition: CameraCondition):
+        self.condition = condition
+        self.device: torch.device | None = None
+
+    def on(self, device: torch.device) -> CameraCondition:
+        if device != self.device:
+            self.condition, self.device = self.condition.to(device), device
+        return self.condition
+
+
+def as_list(cameras: Trajectory | Sequence[Trajectory]) -> list[Trajectory]:
+    """Trajectories of a batch; a single one is a batch of one."""
+    return [cameras] if isinstance(cameras, Trajectory) else list(cameras)

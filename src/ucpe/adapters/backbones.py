@@ -1,0 +1,206 @@
+"""What adapters need to know of each family of video transformers."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any, NamedTuple
+
+from torch import Tensor, nn
+
+
+class TokenGrid(NamedTuple):
+    """Video tokens of a call: how many frames, rows and columns."""
+
+    frames: int
+    rows: int
+    columns: int
+
+
+class Backbone(ABC):
+    """One video transformer, seen through the few facts an adapter needs.
+
+    Another family is a subclass with these members, decorated with `register`. Its blocks must call their
+    self-attention with the video tokens as the first argument (or `hidden_states`) and get them back as the
+    result or the first of several; `attention`, `after_attention` and `add_to_embedding` adapt where a family differs.
+    """
+
+    transformer_class: str
+    """Name of the diffusers class, by which the backbone is found."""
+
+    temporal_stride = 4
+    """Video frames per latent frame, after the first."""
+
+    spatial_stride = 8
+    """Video pixels per latent pixel."""
+
+    def __init__(self, transformer: Any):
+        self.transformer = transformer
+
+    @property
+    @abstractmethod
+    def width(self) -> int:
+        """Channels of a token."""
+
+    @property
+    @abstractmethod
+    def heads(self) -> int:
+        """Self-attention heads."""
+
+    @property
+    @abstractmethod
+    def patch_size(self) -> tuple[int, int, int]:
+        """Latent frames, rows and columns of a token."""
+
+    @property
+    @abstractmethod
+    def blocks(self) -> nn.ModuleList:
+        """The transformer's blocks, in order."""
+
+    @property
+    @abstractmethod
+    def embedding(self) -> nn.Module:
+        """The module that turns latents into tokens."""
+
+    @abstractmethod
+    def call_shape(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[int, TokenGrid]:
+        """Batch size and token grid of a call of the transformer."""
+
+    @abstractmethod
+    def add_to_embedding(self, embedded: Tensor, tokens: Tensor) -> Tensor:
+        """The output of `embedding` with `tokens` (batch, tokens, width) added to its video tokens."""
+
+    def attention(self, block: Any) -> nn.Module:
+        """Self-attention of a block."""
+        return block.attn1
+
+    @abstractmethod
+    def after_attention(self, block: Any) -> tuple[nn.Module, nn.Module]:
+        """Two modules that bracket what follows self-attention in a block: x + second(first(x)).
+
+        Added to the first argument of the one and to the (first) result of the other, something is added to x itself.
+        """
+
+
+_BACKBONES: dict[str, type[Backbone]] = {}
+
+
+def register(backbone: type[Backbone]) -> type[Backbone]:
+    """Make a backbone known under its transformer's class name."""
+    _BACKBONES[backbone.transformer_class] = backbone
+    return backbone
+
+
+def backbone_of(transformer: Any) -> Backbone:
+    """The description of a transformer, found by its class or a base class of it."""
+    transformer = getattr(transformer, "_orig_mod", transformer)
+    for ancestor in type(transformer).__mro__:
+        if ancestor.__name__ in _BACKBONES:
+            return _BACKBONES[ancestor.__name__](transformer)
+    raise ValueError(
+        f"no camera adapter knows {type(transformer).__name__}; known transformers are {', '.join(_BACKBONES)} "
+        "(describe another one with ucpe.adapters.backbones.register)"
+    )
+
+
+@register
+class Wan(Backbone):
+    """Wan2.1 T2V and I2V, Wan2.2 A14B and TI2V."""
+
+    transformer_class = "WanTransformer3DModel"
+
+    @property
+    def width(self) -> int:
+        """Channels of a token."""
+        config = self.transformer.config
+        return config.num_attention_heads * config.attention_head_dim
+
+    @property
+    def heads(self) -> int:
+        """Self-attention heads."""
+        return self.transformer.config.num_attention_heads
+
+    @property
+    def patch_size(self) -> tuple[int, int, int]:
+        """Latent frames, rows and columns of a token."""
+        return tuple(self.transformer.config.patch_size)
+
+    @property
+    def spatial_stride(self) -> int:  # type: ignore[override]
+        """Video pixels per latent pixel: 16 for the 48-channel latents of Wan2.2 TI2V, else 8."""
+        return 16 if self.transformer.config.out_channels == 48 else 8
+
+    @property
+    def blocks(self) -> nn.ModuleList:
+        """The transformer's blocks, in order."""
+        return self.transformer.blocks
+
+    @property
+    def embedding(self) -> nn.Module:
+        """The module that turns latents into tokens."""
+        return self.transformer.patch_embedding
+
+    def call_shape(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[int, TokenGrid]:
+        """Batch size and token grid of a call with latents (batch, channels, frames, height, width)."""
+        batch, _, *sizes = first_argument(args, kwargs).shape
+        return batch, TokenGrid(*(size // patch for size, patch in zip(sizes, self.patch_size)))
+
+    def add_to_embedding(self, embedded: Tensor, tokens: Tensor) -> Tensor:
+        """Add tokens (batch, tokens, width) to the embedded video (batch, width, frames, rows, columns)."""
+        return embedded + tokens.transpose(1, 2).unflatten(2, embedded.shape[2:])
+
+    def after_attention(self, block: Any) -> tuple[nn.Module, nn.Module]:
+        """The norm before cross-attention, and cross-attention."""
+        return block.norm2, block.attn2
+
+
+@register
+class CogVideoX(Backbone):
+    """CogVideoX 2B, 5B and 1.5: text tokens share self-attention with the video, and stay out of the camera branch."""
+
+    transformer_class = "CogVideoXTransformer3DModel"
+
+    @property
+    def width(self) -> int:
+        """Channels of a token."""
+        config = self.transformer.config
+        return config.num_attention_heads * config.attention_head_dim
+
+    @property
+    def heads(self) -> int:
+        """Self-attention heads."""
+        return self.transformer.config.num_attention_heads
+
+    @property
+    def patch_size(self) -> tuple[int, int, int]:
+        """Latent frames, rows and columns of a token."""
+        config = self.transformer.config
+        return (config.patch_size_t or 1, config.patch_size, config.patch_size)
+
+    @property
+    def blocks(self) -> nn.ModuleList:
+        """The transformer's blocks, in order."""
+        return self.transformer.transformer_blocks
+
+    @property
+    def embedding(self) -> nn.Module:
+        """The module that turns text and latents into tokens."""
+        return self.transformer.patch_embed
+
+    def call_shape(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[int, TokenGrid]:
+        """Batch size and token grid of a call with latents (batch, frames, channels, height, width)."""
+        batch, frames, _, height, width = first_argument(args, kwargs).shape
+        temporal, rows, columns = self.patch_size
+        return batch, TokenGrid(-(-frames // temporal), height // rows, width // columns)
+
+    def add_to_embedding(self, embedded: Tensor, tokens: Tensor) -> Tensor:
+        """Add tokens (batch, tokens, width) to the video tokens, which come after the text."""
+        return embedded + nn.functional.pad(tokens, (0, 0, embedded.shape[1] - tokens.shape[1], 0))
+
+    def after_attention(self, block: Any) -> tuple[nn.Module, nn.Module]:
+        """The norm before the feed-forward layer, and the end of the block."""
+        return block.norm2, block
+
+
+def first_argument(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tensor:
+    """The hidden states of a call, however they were passed."""
+    return args[0] if args else kwargs["hidden_states"]

@@ -1,0 +1,223 @@
+"""The spatial attention adapter: a small camera-aware attention branch in every block."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+import torch
+from diffusers.configuration_utils import register_to_config
+from torch import Tensor, nn
+
+from ucpe.adapters.attachment import Adapter, as_list
+from ucpe.adapters.backbones import Backbone, backbone_of, first_argument
+from ucpe.adapters.condition import CameraCondition
+from ucpe.encodings import ENCODINGS, Operator, camera_attention, camera_operator, lat_up_map
+from ucpe.trajectories import Trajectory
+
+PLACEMENTS = ("parallel", "pre", "post")
+
+
+class CameraAdapter(Adapter):
+    """One branch per block: tokens at 1/C of the width, attention under a camera encoding, and back through zeros.
+
+    - `encoding`: the operator in the branch's attention: "ucpe" (relative rays), "prope", "gta" or "cape" (per camera).
+    - `compression`: C; heads and their size follow from it as in the paper, unless `heads` and `head_dim` are given.
+    - `placement`: "parallel" adds branch(x) to self-attention(x), "pre" gives self-attention x + branch(x), "post"
+      adds branch(y) to the residual stream y after self-attention.
+    - `orientation`: absolute pitch and roll, as a Lat-Up map added to the tokens of the branch.
+    """
+
+    @register_to_config
+    def __init__(
+        self,
+        width: int = 1536,
+        num_blocks: int = 30,
+        base_heads: int = 12,
+        encoding: str = "ucpe",
+        compression: int = 8,
+        placement: str = "parallel",
+        orientation: bool = True,
+        heads: int | None = None,
+        head_dim: int | None = None,
+        backbone: str = "WanTransformer3DModel",
+        patch_size: tuple[int, int, int] = (1, 2, 2),
+        temporal_stride: int = 4,
+        spatial_stride: int = 8,
+        ray_frame: str = "paper",
+        token_position: str = "center",
+        up_map: str = "exact",
+    ):
+        super().__init__()
+        for name, value, choices in (
+            ("encoding", encoding, ENCODINGS),
+            ("placement", placement, PLACEMENTS),
+            ("ray_frame", ray_frame, ("paper", "transport")),
+            ("token_position", token_position, ("center", "corner")),
+            ("up_map", up_map, ("exact", "released")),
+        ):
+            if value not in choices:
+                raise ValueError(f"{name} must be one of {', '.join(choices)}, got {value!r}")
+        if (heads is None) != (head_dim is None):
+            raise ValueError(f"give heads and head_dim together or neither, got heads={heads} and head_dim={head_dim}")
+        if heads is None or head_dim is None:
+            heads, head_dim = head_layout(width, base_heads, compression)
+        if heads < 1 or head_dim < 8 or head_dim % 8:
+            raise ValueError(
+                f"the branch needs one or more heads of a multiple of 8 channels, got {heads} of {head_dim}"
+            )
+        self.heads, self.head_dim = heads, head_dim
+        self.blocks = nn.ModuleList(CameraAttention(width, heads, head_dim, orientation) for _ in range(num_blocks))
+
+    @classmethod
+    def for_transformer(cls, transformer: nn.Module, **options: Any) -> CameraAdapter:
+        """A fresh adapter that fits a transformer; options are those of the constructor."""
+        backbone = backbone_of(transformer)
+        sizes: dict[str, Any] = {
+            "width": backbone.width,
+            "num_blocks": len(backbone.blocks),
+            "base_heads": backbone.heads,
+            "backbone": backbone.transformer_class,
+            "patch_size": backbone.patch_size,
+            "temporal_stride": backbone.temporal_stride,
+            "spatial_stride": backbone.spatial_stride,
+        }
+        return cls(**{**sizes, **options})
+
+    def encode(self, cameras: Trajectory | Sequence[Trajectory], height: int, width: int) -> CameraCondition:
+        """The cameras of a batch of clips, one trajectory of all video frames each, for a video of that size."""
+        cameras = as_list(cameras)
+        grid = self._token_grid(cameras, height, width)
+        operators, orientations = [], []
+        for camera in cameras:
+            camera = self._token_cameras(camera)
+            geometry = (camera.lens, camera.c2w, grid.rows, grid.columns)
+            position, frame = self.config["token_position"], self.config["ray_frame"]
+            operators.append(
+                camera_operator(self.config["encoding"], *geometry, self.head_dim, position=position, frame=frame)
+            )
+            if self.config["orientation"]:
+                released_up = self.config["up_map"] == "released"
+                orientations.append(lat_up_map(*geometry, position=position, released_up=released_up).flatten(0, 2))
+        features = torch.stack(orientations) if orientations else None
+        return CameraCondition(grid, len(cameras), Operator.stack(operators), features)
+
+    def _hook(self, backbone: Backbone) -> list[Any]:
+        handles = []
+        for branch, block in zip(self.blocks, backbone.blocks):
+            attention = backbone.attention(block)
+            if self.config["placement"] == "parallel":
+                handles.append(attention.register_forward_hook(partial(self._parallel, branch), with_kwargs=True))
+            elif self.config["placement"] == "pre":
+                handles.append(attention.register_forward_pre_hook(partial(self._pre, branch), with_kwargs=True))
+            else:
+                first, second = backbone.after_attention(block)
+                post = _Post(self, branch, attention)
+                handles.append(first.register_forward_pre_hook(post.before, with_kwargs=True))
+                handles.append(second.register_forward_hook(post.after))
+        return handles
+
+    def _branch(self, branch: nn.Module, attention: nn.Module, tokens: Tensor) -> Tensor:
+        condition = self._condition(tokens)
+        backend = getattr(attention.processor, "_attention_backend", None)
+        return branch(tokens, condition.operator, condition.features, backend)
+
+    def _parallel(
+        self, branch: nn.Module, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any
+    ) -> Any:
+        return add_to_first(output, self._branch(branch, module, first_argument(args, kwargs)))
+
+    def _pre(
+        self, branch: nn.Module, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        tokens = first_argument(args, kwargs)
+        return with_first_argument(args, kwargs, tokens + self._branch(branch, module, tokens))
+
+
+class CameraAttention(nn.Module):
+    """The branch of one block: project down, attend under the camera operator, project back from zero."""
+
+    def __init__(self, width: int, heads: int, head_dim: int, orientation: bool):
+        super().__init__()
+        self.heads = heads
+        self.q_proj = nn.Linear(width, heads * head_dim)
+        self.k_proj = nn.Linear(width, heads * head_dim)
+        self.v_proj = nn.Linear(width, heads * head_dim)
+        self.out_proj = nn.Linear(heads * head_dim, width)
+        self.cam_encoder = nn.Linear(3, width) if orientation else None
+        for layer in filter(None, (self.out_proj, self.cam_encoder)):
+            nn.init.zeros_(layer.weight)
+            nn.init.zeros_(layer.bias)
+
+    def forward(
+        self,
+        hidden_states: Tensor,  # (batch, tokens, width)
+        operator: Operator,
+        orientation: Tensor | None = None,  # (batch, tokens, 3)
+        backend: Any = None,
+    ) -> Tensor:
+        """What the camera adds to the tokens (batch, tokens, width); `backend` is a choice of diffusers' dispatcher."""
+        tokens = hidden_states.to(self.q_proj.weight.dtype)
+        if self.cam_encoder is not None:
+            assert orientation is not None
+            tokens = tokens + self.cam_encoder(orientation.to(tokens.dtype))
+        query, key, value = (
+            projection(tokens).unflatten(-1, (self.heads, -1)).transpose(1, 2)
+            for projection in (self.q_proj, self.k_proj, self.v_proj)
+        )
+        backend = backend if operator.valid is None else None
+        attended = camera_attention(query, key, value, operator, diffusers=True, backend=backend)
+        return self.out_proj(attended.transpose(1, 2).flatten(2)).to(hidden_states.dtype)
+
+
+class _Post:
+    """Adds a branch to the residual stream between two modules that bracket what follows self-attention."""
+
+    def __init__(self, adapter: CameraAdapter, branch: nn.Module, attention: nn.Module):
+        self.adapter, self.branch, self.attention = adapter, branch, attention
+        self.added: Tensor | None = None
+
+    def before(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        tokens = first_argument(args, kwargs)
+        self.added = self.adapter._branch(self.branch, self.attention, tokens)
+        return with_first_argument(args, kwargs, tokens + self.added)
+
+    def after(self, module: nn.Module, args: tuple[Any, ...], output: Any) -> Any:
+        added, self.added = self.added, None
+        assert added is not None
+        return add_to_first(output, added)
+
+
+def head_layout(width: int, base_heads: int, compression: int) -> tuple[int, int]:
+    """Heads and head size of a branch at 1/compression of the width; at 1536: 2 -> (6, 128), 8 -> (1, 192).
+
+    The number of heads shrinks with the width; a head has a multiple of 8 channels, 4 per ray and 2 per axis of RoPE.
+
+    >>> [head_layout(1536, 12, compression) for compression in (2, 4, 8, 12)]
+    [(6, 128), (3, 128), (1, 192), (1, 128)]
+    """
+    if compression < 1:
+        raise ValueError(f"compression must be at least 1, got {compression}")
+    heads = max(1, base_heads // compression)
+    head_dim = width // compression // heads // 8 * 8
+    if head_dim == 0:
+        raise ValueError(
+            f"compression {compression} leaves {width // compression} of {width} channels, and a head needs 8: "
+            f"use at most {width // 8}"
+        )
+    return heads, head_dim
+
+
+def add_to_first(output: Any, added: Tensor) -> Any:
+    """A module's output with something added to it, or to the first of several."""
+    if isinstance(output, tuple):
+        return (output[0] + added.to(output[0].dtype), *output[1:])
+    return output + added.to(output.dtype)
+
+
+def with_first_argument(
+    args: tuple[Any, ...], kwargs: dict[str, Any], value: Tensor
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Arguments of a call with the hidden states replaced, however they were passed."""
+    return ((value, *args[1:]), kwargs) if args else (args, {**kwargs, "hidden_states": value})
