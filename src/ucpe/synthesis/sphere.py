@@ -1,0 +1,259 @@
+"""Numba kernels between directions and the pixels of a panorama: maps, borders, blending.
+
+Unit coordinates run over the whole picture, (0, 0) its top left corner and (1, 1) its bottom right. Pixel
+coordinates are OpenCV's: the centre of the first pixel is (0, 0).
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numba import njit
+
+ATAN = tuple(np.float32(value) for value in (0.99999013, -0.3327712, 0.19383485, -0.11626042, 0.05189504, -0.0112904))
+"""Minimax coefficients of the odd polynomial for atan on [0, 1]; off by at most 5e-6 radians."""
+
+A0, A1, A2, A3, A4, A5 = ATAN
+PI, HALF_PI, HALF, TINY = (np.float32(value) for value in (math.pi, math.pi / 2, 0.5, 1e-30))
+PER_TURN, PER_HALF_TURN, PER_RIGHT_ANGLE = (np.float32(value / math.pi) for value in (0.5, 1, 2))
+
+
+@njit(inline="always", fastmath=True)
+def _atan2(y, x):
+    """Angle in radians of (x, y), float32, branch-free so that loops over it vectorise."""
+    across, along = abs(y), abs(x)
+    ratio = min(across, along) / max(max(across, along), TINY)
+    square = ratio * ratio
+    angle = ratio * (A0 + square * (A1 + square * (A2 + square * (A3 + square * (A4 + square * A5)))))
+    angle = HALF_PI - angle if across > along else angle
+    angle = PI - angle if x < 0 else angle
+    return -angle if y < 0 else angle
+
+
+@njit(inline="always", fastmath=True)
+def _equirectangular(a, b, c):
+    return (
+        _atan2(a, c) * PER_TURN + HALF,
+        _atan2(b, math.sqrt(a * a + c * c)) * PER_HALF_TURN + HALF,
+    )
+
+
+@njit(inline="always", fastmath=True)
+def _equi_angular(a, b, c):
+    """Place in the two strips left-front-right and down-back-up of an unpadded equi-angular cubemap."""
+    wide, tall, deep = abs(a), abs(b), abs(c)
+    along_z = (deep >= wide) & (deep >= tall)
+    along_x = (not along_z) & (wide >= tall)
+    along_y = (not along_z) & (not along_x)
+    lower = along_y | (along_z & (c < 0))
+    depth = max(max(wide, tall), max(deep, TINY))
+    right = c if a < 0 else -c
+    if along_z:
+        right = a if c > 0 else -b
+    if along_y:
+        right = -c if b > 0 else c
+    down = -a if lower else b
+    column = np.float32(1.5)
+    if along_x:
+        column = np.float32(2.5) if a > 0 else HALF
+    if along_y:
+        column = HALF if b > 0 else np.float32(2.5)
+    row = np.float32(1.5) if lower else HALF
+    return (
+        (column + _atan2(right, depth) * PER_RIGHT_ANGLE) * np.float32(1 / 3),
+        (row + _atan2(down, depth) * PER_RIGHT_ANGLE) * HALF,
+    )
+
+
+@njit(inline="always", fastmath=True)
+def _turn(r, p, q, s):
+    return (
+        r[0, 0] * p + r[0, 1] * q + r[0, 2] * s,
+        r[1, 0] * p + r[1, 1] * q + r[1, 2] * s,
+        r[2, 0] * p + r[2, 1] * q + r[2, 2] * s,
+    )
+
+
+@njit(fastmath=True, nogil=True, cache=True)
+def equirectangular_unit(rays, rotation, x, y):
+    """Unit coordinates x, y (H, W) of camera rays (3, H, W) turned by a rotation (3, 3), all float32."""
+    for v in range(rays.shape[1]):
+        for u in range(rays.shape[2]):
+            a, b, c = _turn(rotation, rays[0, v, u], rays[1, v, u], rays[2, v, u])
+            x[v, u], y[v, u] = _equirectangular(a, b, c)
+
+
+@njit(fastmath=True, nogil=True, cache=True)
+def equi_angular_unit(rays, rotation, x, y):
+    """Unit coordinates x, y (H, W), padding aside, of camera rays (3, H, W) turned by a rotation (3, 3)."""
+    for v in range(rays.shape[1]):
+        for u in range(rays.shape[2]):
+            a, b, c = _turn(rotation, rays[0, v, u], rays[1, v, u], rays[2, v, u])
+            x[v, u], y[v, u] = _equi_angular(a, b, c)
+
+
+@njit(fastmath=True, nogil=True, cache=True)
+def unit_to_pixels(unit_x, unit_y, width, height, strips, pad_x, pad_y, shift, reach, x, y, edges):
+    """Pixel coordinates x, y (H, W) in a picture of height x width, and how many of them lie at its borders.
+
+    `strips` are the picture's rows of faces, each with pad_x, pad_y pixels of padding around it; `shift` moves the
+    picture to the right by pixels. Flat positions of pixels whose interpolation (`reach` pixels around) leaves their
+    strip go to `edges`.
+    """
+    count = 0
+    scale_x, move_x = np.float32(width - 2 * pad_x), np.float32(pad_x + shift - 0.5)
+    tall = np.float32(height / strips)
+    scale_y = np.float32(strips) * np.float32(tall - 2 * pad_y)
+    squeeze = np.float32(1) - np.float32(2 * pad_y) / tall
+    left, right = np.float32(pad_x + reach - 1), np.float32(width - pad_x - reach)
+    inside_top, inside_bottom = np.float32(pad_y + reach - 1), tall - np.float32(pad_y + reach)
+    columns = unit_x.shape[1]
+    for v in range(unit_x.shape[0]):
+        from_x, from_y, to_x, to_y = unit_x[v], unit_y[v], x[v], y[v]
+        if strips == 1:
+            for u in range(columns):
+                to_x[u] = from_x[u] * scale_x + move_x
+                to_y[u] = from_y[u] * scale_y + np.float32(pad_y - 0.5)
+        else:
+            for u in range(columns):
+                strip = np.float32(1) if from_y[u] >= HALF else np.float32(0)
+                to_x[u] = from_x[u] * scale_x + move_x
+                to_y[u] = (
+                    (from_y[u] - strip * HALF) * np.float32(2) * tall * squeeze + strip * tall + np.float32(pad_y - 0.5)
+                )
+        outside = 0
+        for u in range(columns):
+            low = tall if strips == 2 and from_y[u] >= HALF else np.float32(0)
+            outside += (
+                (to_x[u] < left) | (to_x[u] >= right) | (to_y[u] < inside_top + low) | (to_y[u] >= inside_bottom + low)
+            )
+        if outside == 0:
+            continue
+        for u in range(columns):
+            low = tall if strips == 2 and from_y[u] >= HALF else np.float32(0)
+            if to_x[u] < left or to_x[u] >= right or to_y[u] < inside_top + low or to_y[u] >= inside_bottom + low:
+                edges[count] = v * columns + u
+                count += 1
+    return count
+
+
+@njit(inline="always")
+def _weights(fraction, reach, lanczos, weights):
+    """Weights of the 2 * reach pixels around a position, which sum to 1."""
+    total = 0.0
+    for tap in range(2 * reach):
+        distance = abs(fraction - (tap - reach + 1))
+        if not lanczos:
+            weights[tap] = 1 - distance
+        elif distance < 1e-9:
+            weights[tap] = 1.0
+        elif distance >= reach:
+            weights[tap] = 0.0
+        else:
+            angle = math.pi * distance
+            weights[tap] = reach * math.sin(angle) * math.sin(angle / reach) / (angle * angle)
+        total += weights[tap]
+    for tap in range(2 * reach):
+        weights[tap] /= total
+
+
+@njit(nogil=True, cache=True)
+def mend_equirectangular(picture, x, y, edges, lanczos, reach, out):
+    """Sample a panorama (h, w, c) again where interpolation crosses its seam or a pole, into out (H * W, c)."""
+    height, width, channels = picture.shape
+    across, down = np.empty(2 * reach), np.empty(2 * reach)
+    x, y = x.ravel(), y.ravel()
+    for index in edges:
+        left, top = math.floor(x[index]), math.floor(y[index])
+        _weights(x[index] - left, reach, lanczos, across)
+        _weights(y[index] - top, reach, lanczos, down)
+        for channel in range(channels):
+            value = 0.0
+            for j in range(2 * reach):
+                row, turn = top + j - reach + 1, 0
+                if row < 0:
+                    row, turn = -1 - row, width // 2
+                elif row >= height:
+                    row, turn = 2 * height - 1 - row, width // 2
+                row = min(max(row, 0), height - 1)
+                for i in range(2 * reach):
+                    column = (left + i - reach + 1 + turn) % width
+                    value += across[i] * down[j] * picture[row, column, channel]
+            out[index, channel] = np.uint8(min(max(value + 0.5, 0.0), 255.0))
+
+
+@njit(nogil=True, cache=True)
+def mend_equi_angular(picture, x, y, pad_x, pad_y, shift, edges, lanczos, reach, out):
+    """Sample an equi-angular cubemap (h, w, c) again where interpolation leaves its strip, into out (H * W, c)."""
+    height, channels = picture.shape[0], picture.shape[2]
+    across, down = np.empty(2 * reach), np.empty(2 * reach)
+    x, y = x.ravel(), y.ravel()
+    for index in edges:
+        left, top = math.floor(x[index]), math.floor(y[index])
+        lower = y[index] + 0.5 >= height / 2
+        _weights(x[index] - left, reach, lanczos, across)
+        _weights(y[index] - top, reach, lanczos, down)
+        for channel in range(channels):
+            value = 0.0
+            for j in range(2 * reach):
+                for i in range(2 * reach):
+                    value += (
+                        across[i]
+                        * down[j]
+                        * _cubemap_pixel(
+                            picture, left + i - reach + 1, top + j - reach + 1, lower, channel, pad_x, pad_y, shift
+                        )
+                    )
+            out[index, channel] = np.uint8(min(max(value + 0.5, 0.0), 255.0))
+
+
+@njit
+def _cubemap_pixel(picture, column, row, lower, channel, pad_x, pad_y, shift):
+    """The pixel (column, row) of a strip; beyond its border, what the neighbouring face shows in that direction."""
+    height, width, _ = picture.shape
+    tall = height / 2
+    top = tall if lower else 0.0
+    x, y = column + 0.5 - shift, row + 0.5
+    if pad_x <= x <= width - pad_x and top + pad_y <= y <= top + tall - pad_y and 0 <= column < width:
+        return float(picture[row, column, channel])
+    along = 3 * (x - pad_x) / (width - 2 * pad_x)
+    face = min(max(math.floor(along), 0), 2)
+    u = math.tan(math.pi / 2 * (along - face - 0.5))
+    v = math.tan(math.pi / 2 * ((y - top - pad_y) / (tall - 2 * pad_y) - 0.5))
+    if lower:
+        a = -v
+        b, c = (1.0, -u) if face == 0 else ((-u, -1.0) if face == 1 else (-1.0, u))
+    else:
+        b = v
+        a, c = (-1.0, u) if face == 0 else ((u, 1.0) if face == 1 else (1.0, -u))
+    unit_x, unit_y = _equi_angular(np.float32(a), np.float32(b), np.float32(c))
+    strip = 1 if unit_y >= 0.5 else 0
+    x = pad_x + unit_x * (width - 2 * pad_x) + shift - 0.5
+    y = strip * tall + pad_y + (2 * unit_y - strip) * (tall - 2 * pad_y) - 0.5
+    x = min(max(x, pad_x), width - 1 - pad_x)
+    y = min(max(y, strip * tall + pad_y), (strip + 1) * tall - 1 - pad_y)
+    left, up = math.floor(x), math.floor(y)
+    right, low = min(left + 1, width - 1), min(up + 1, height - 1)
+    fx, fy = x - left, y - up
+    above = picture[up, left, channel] * (1 - fx) + picture[up, right, channel] * fx
+    below = picture[low, left, channel] * (1 - fx) + picture[low, right, channel] * fx
+    return above * (1 - fy) + below * fy
+
+
+@njit(nogil=True, cache=True)
+def blend(layers, weights, out):
+    """Mean of layers (L, N) uint8 with weights (L, N) uint16 that sum to 256 at every place, into out (N)."""
+    count, size = layers.shape
+    total = np.empty(4096, np.uint16)
+    for start in range(0, size, 4096):
+        length = min(4096, size - start)
+        for n in range(length):
+            total[n] = 128
+        for number in range(count):
+            layer, weight = layers[number, start : start + length], weights[number, start : start + length]
+            for n in range(length):
+                total[n] += np.uint16(layer[n]) * weight[n]
+        part = out[start : start + length]
+        for n in range(length):
+            part[n] = total[n] >> np.uint16(8)
