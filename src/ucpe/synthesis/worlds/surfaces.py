@@ -58,8 +58,8 @@ HILLS, MOUNTAINS, FOREST, CITY = range(4)
 RED, GREEN, BLUE, ACCENT, TEXTURE, SCALE, SHIFT, MATERIAL_COLUMNS = 0, 1, 2, 3, 6, 7, 8, 9
 """Columns of a material: colour (3), accent colour (3), texture, size of its pattern in metres, pattern shift."""
 
-SOIL, SOIL_ACCENT, SOIL_TEXTURE, SHIFT_X, SHIFT_Z, SOIL_COLUMNS = 0, 3, 6, 7, 8, 9
-"""Entries of the soil vector: two linear colours, texture, pattern shift."""
+SOIL, SOIL_ACCENT, SPOT, SOIL_TEXTURE, SHIFT_X, SHIFT_Z, SOIL_COLUMNS = 0, 3, 6, 9, 10, 11, 12
+"""Entries of the soil vector: two linear colours and that of pebbles or tufts, texture, pattern shift."""
 
 WINDOW_TRIM = 0.09
 BASEBOARD = 0.14
@@ -156,8 +156,8 @@ def soil(look, noise, x, z, span):
         blend = 0.5 + 0.3 * macro + 0.1 * middle
         tone = 1.0 + 0.07 * fade * math.sin(2.0 * math.pi * wave) + 0.1 * middle + 0.1 * fine
     elif kind == SNOW:
-        blend = 0.35 + 0.3 * macro + 0.25 * middle
-        tone = 1.0 + 0.05 * middle + 0.07 * fine
+        blend = 0.35 + 0.3 * macro + 0.3 * middle
+        tone = 1.0 + 0.08 * middle + 0.09 * fine
     elif kind == EARTH:
         crack = 1.0 - min(abs(middle + 0.15 * fine) * 7.0, 1.0)
         blend = 0.5 + 0.3 * macro + 0.1 * fine
@@ -174,11 +174,38 @@ def soil(look, noise, x, z, span):
         tone = (1.0 + 0.1 * middle + 0.13 * fine + 0.1 * macro) * (1.0 - 0.55 * gap)
     blend = min(max(blend, 0.0), 1.0)
     tone = max(tone, 0.15)
-    return (
-        tone * (look[SOIL] + blend * (look[SOIL_ACCENT] - look[SOIL])),
-        tone * (look[SOIL + 1] + blend * (look[SOIL_ACCENT + 1] - look[SOIL + 1])),
-        tone * (look[SOIL + 2] + blend * (look[SOIL_ACCENT + 2] - look[SOIL + 2])),
-    )
+    red = tone * (look[SOIL] + blend * (look[SOIL_ACCENT] - look[SOIL]))
+    green = tone * (look[SOIL + 1] + blend * (look[SOIL_ACCENT + 1] - look[SOIL + 1]))
+    blue = tone * (look[SOIL + 2] + blend * (look[SOIL_ACCENT + 2] - look[SOIL + 2]))
+    for size in range(2):
+        cell = 0.62 if size == 0 else 2.3
+        cover, chance = spot(x + look[SHIFT_X], z + look[SHIFT_Z], cell, span)
+        if cover > 0.0:
+            if kind == PAVING:
+                cover *= 0.3
+            bright = 0.35 + 1.1 * chance + 0.2 * fine
+            red += cover * (bright * look[SPOT] - red)
+            green += cover * (bright * look[SPOT + 1] - green)
+            blue += cover * (bright * look[SPOT + 2] - blue)
+    return red, green, blue
+
+
+@_small
+def spot(x, z, cell, span):
+    """Cover 0..1 by a pebble, tuft or stain, at most one in each square cell of the ground, and its random shade 0..1."""
+    u, v = x / cell, z / cell
+    i, j = math.floor(u), math.floor(v)
+    chance = hash_pair(i, j)
+    if chance > 0.62:
+        return 0.0, 0.0
+    shade = hash_pair(i + 71, j)
+    radius = (0.05 + 0.13 * shade) * (1.0 - chance)
+    east = u - i - 0.25 - 0.5 * hash_pair(i, j + 37)
+    north = v - j - 0.25 - 0.5 * hash_pair(i + 13, j + 5)
+    east, north = east + 0.5 * north * (shade - 0.5), north * (0.8 + chance)
+    blur = max(span / cell, 0.012)
+    cover = min(max((radius - math.sqrt(east * east + north * north)) / blur + 0.5, 0.0), 1.0)
+    return cover * min(1.0, 2.0 * radius / blur), shade
 
 
 @_part

@@ -66,6 +66,7 @@ from ucpe.synthesis.worlds.surfaces import (
     SOIL_ACCENT,
     SOIL_COLUMNS,
     SOIL_TEXTURE,
+    SPOT,
 )
 from ucpe.synthesis.worlds.words import COLORS, FLOORS, GROUNDS, SKIES, SKYLINES, color, linear
 
@@ -121,14 +122,14 @@ LIGHTS: dict[str, Light] = {
 }  # fmt: skip
 """Light of every kind of sky."""
 
-SOILS: dict[str, tuple[int, tuple[int, int, int], tuple[int, int, int]]] = {
-    "grass": (GRASS, (70, 108, 40), (140, 164, 66)),
-    "sand": (SAND, (206, 170, 112), (232, 206, 156)),
-    "snow": (SNOW, (200, 208, 222), (146, 170, 206)),
-    "earth": (EARTH, (138, 70, 44), (176, 104, 66)),
-    "paving": (PAVING, (132, 134, 140), (186, 182, 172)),
+SOILS: dict[str, tuple[int, tuple[int, int, int], tuple[int, int, int], tuple[int, int, int]]] = {
+    "grass": (GRASS, (70, 108, 40), (140, 164, 66), (196, 190, 96)),
+    "sand": (SAND, (206, 170, 112), (232, 206, 156), (134, 106, 78)),
+    "snow": (SNOW, (200, 208, 222), (146, 170, 206), (104, 108, 122)),
+    "earth": (EARTH, (138, 70, 44), (176, 104, 66), (196, 142, 104)),
+    "paving": (PAVING, (132, 134, 140), (186, 182, 172), (84, 82, 80)),
 }
-"""Texture and the two colours of every kind of ground."""
+"""Texture of every kind of ground, its two colours, and that of the pebbles or tufts on it."""
 
 SKYLINE_HUES: dict[str, tuple[tuple[int, int, int], ...]] = {
     "mountains": ((52, 92, 176), (142, 66, 150), (176, 92, 50), (40, 134, 116)),
@@ -162,10 +163,11 @@ def outdoors(sky: str, ground: str, skyline: str, generator: np.random.Generator
     _check("ground", ground, GROUNDS)
     _check("skyline", skyline, SKYLINES)
     place, look = _light(LIGHTS[sky], generator)
-    texture, dark, bright = SOILS[ground]
+    texture, dark, bright, spot = SOILS[ground]
     soil = np.zeros(SOIL_COLUMNS)
     soil[SOIL : SOIL + 3] = linear(*dark)
     soil[SOIL_ACCENT : SOIL_ACCENT + 3] = linear(*bright)
+    soil[SPOT : SPOT + 3] = linear(*spot)
     soil[SOIL_TEXTURE] = texture
     soil[SHIFT_X : SHIFT_X + 2] = generator.uniform(0, 1, 2)
     ambient = look[AMBIENT_UP : AMBIENT_UP + 3]
