@@ -1,0 +1,109 @@
+"""The trajectory files people have: read and written under one registry, recognised by their content."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from ucpe.lenses import Lens
+from ucpe.trajectories.formats.arrays import PanShotArray, ViPE
+from ucpe.trajectories.formats.base import ImageSize, Recording, TrajectoryFormat, first_rows, parse_numbers
+from ucpe.trajectories.formats.captioned import (
+    CaptionedCamera,
+    clip_of_pose_file,
+    is_demo,
+    read_demo,
+    read_near_depths,
+    read_panshot,
+)
+from ucpe.trajectories.formats.kitti import KITTI
+from ucpe.trajectories.formats.native import Native
+from ucpe.trajectories.formats.realestate10k import RealEstate10K
+from ucpe.trajectories.formats.tum import TUM
+from ucpe.trajectories.trajectory import DEFAULT_FPS, DEFAULT_LENS, Trajectory
+
+__all__ = [
+    "FORMATS",
+    "CaptionedCamera",
+    "ImageSize",
+    "Recording",
+    "TrajectoryFormat",
+    "clip_of_pose_file",
+    "load_trajectory",
+    "read_demo",
+    "read_near_depths",
+    "read_panshot",
+    "recognise",
+    "save_trajectory",
+]
+
+FORMATS: dict[str, TrajectoryFormat] = {
+    format.name: format for format in (Native(), RealEstate10K(), TUM(), KITTI(), PanShotArray(), ViPE())
+}
+"""Every format by name."""
+
+FORMAT_OF_SUFFIX = {".json": "ucpe", ".npy": "panshot", ".npz": "vipe"}
+"""Format a file is saved in when its name leaves no doubt."""
+
+
+def load_trajectory(
+    path: str | Path, lens: Lens | None = None, fps: float | None = None, format: str | None = None
+) -> Trajectory:
+    """Read a trajectory; a given lens or frame rate replaces the file's (see `Trajectory.load`)."""
+    path = Path(path)
+    if not path.exists():
+        raise FileNotFoundError(f"no file or folder {path}")
+    chosen = _format(format) if format else recognise(path)
+    recording = chosen.read(path)
+    try:
+        return Trajectory(recording.c2w, lens or recording.lens or DEFAULT_LENS, fps or recording.fps or DEFAULT_FPS)
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from None
+
+
+def save_trajectory(
+    trajectory: Trajectory, path: str | Path, format: str | None = None, size: ImageSize | None = None
+) -> None:
+    """Write a trajectory; `size` is the image its intrinsics are for where the lens has none (480 x 832)."""
+    path = Path(path)
+    name = format or _format_for(path)
+    _format(name).write(trajectory.to("cpu"), path, size or ImageSize())
+
+
+def recognise(path: Path) -> TrajectoryFormat:
+    """The format of a file or folder, by its content."""
+    for format in FORMATS.values():
+        if format.recognises(path):
+            return format
+    if is_demo(path):
+        raise ValueError(
+            f"{path} is a list of captioned cameras: read them with ucpe.trajectories.formats.read_demo, "
+            "or load one of its pose files"
+        )
+    raise ValueError(f"{path} is no trajectory file known here: {_found(path)}; known are\n{_known()}")
+
+
+def _format(name: str) -> TrajectoryFormat:
+    if name not in FORMATS:
+        raise ValueError(f"no trajectory format {name!r}; known are\n{_known()}")
+    return FORMATS[name]
+
+
+def _format_for(path: Path) -> str:
+    if path.suffix.lower() in FORMAT_OF_SUFFIX:
+        return FORMAT_OF_SUFFIX[path.suffix.lower()]
+    raise ValueError(f"the name {path.name!r} does not tell the format; say format=, one of\n{_known()}")
+
+
+def _found(path: Path) -> str:
+    if path.is_dir():
+        return f"the folder holds {', '.join(sorted(entry.name for entry in path.iterdir())[:8]) or 'nothing'}"
+    rows = first_rows(path, 2)
+    numbers = [parse_numbers(row) for row in rows]
+    counts = [str(len(row)) for row in numbers if row is not None]
+    if counts:
+        return f"its first lines hold {' and '.join(counts)} numbers"
+    return f"it starts with {rows[0].strip()[:40]!r}" if rows else "it is empty or binary"
+
+
+def _known() -> str:
+    return "\n".join(f"  {format.name}: {format.description}" for format in FORMATS.values())

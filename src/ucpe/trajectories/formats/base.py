@@ -1,0 +1,192 @@
+"""What a trajectory format is, and what reading and writing one have in common."""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
+
+import torch
+from torch import Tensor
+
+from ucpe.lenses import Lens
+from ucpe.trajectories.rotations import pose_matrix
+from ucpe.trajectories.trajectory import ROTATION_TOLERANCE, Trajectory
+
+
+class Recording(NamedTuple):
+    """What a file says: poses, and the lens and frame rate if it holds them."""
+
+    c2w: Tensor  # (N, 4, 4) float64, x right, y down, z forward
+    lens: Lens | None = None
+    fps: float | None = None
+
+
+@dataclass(frozen=True)
+class ImageSize:
+    """Pixels of the image that a format's intrinsics are written for, when the lens has no size of its own."""
+
+    height: int = 480
+    width: int = 832
+
+
+class TrajectoryFormat(Protocol):
+    """One file format of camera trajectories."""
+
+    name: str
+    """Name of the format, as given to `load` and `save`."""
+
+    description: str
+    """One line for people: what the file is."""
+
+    def recognises(self, path: Path) -> bool:
+        """Whether the content of a file or folder is of this format."""
+
+    def read(self, path: Path) -> Recording:
+        """Poses of a file; raises ValueError naming the line that is wrong."""
+
+    def write(self, trajectory: Trajectory, path: Path, size: ImageSize) -> None:
+        """Write a file that `read` returns unchanged."""
+
+
+class Row(NamedTuple):
+    """The numbers of one line of a text file."""
+
+    line: int
+    numbers: list[float]
+
+
+def read_rows(path: Path, columns: int, expected: str, skip_title: bool = False) -> list[Row]:
+    """Rows of numbers of a text file; blank lines, `#` comments and (if asked) a title line are skipped."""
+    rows = []
+    for line, text in enumerate(_lines(path), start=1):
+        if not text.strip() or text.lstrip().startswith("#"):
+            continue
+        numbers = parse_numbers(text)
+        if numbers is None and skip_title and line == 1:
+            continue
+        if numbers is None or len(numbers) != columns:
+            found = f"{len(numbers)} numbers" if numbers is not None else f"{text.strip()[:60]!r}"
+            raise ValueError(f"{path}, line {line}: expected {expected}, found {found}")
+        if not torch.isfinite(torch.tensor(numbers)).all():
+            raise ValueError(f"{path}, line {line}: expected finite numbers, found {text.strip()[:60]!r}")
+        rows.append(Row(line, numbers))
+    if not rows:
+        raise ValueError(f"{path} holds no poses: expected {expected}")
+    return rows
+
+
+def first_rows(path: Path, count: int = 1) -> list[str]:
+    """The first lines of a text file that are neither blank nor comments; none if it is not text."""
+    found: list[str] = []
+    try:
+        with path.open(encoding="utf-8") as file:
+            for text in file:
+                if text.strip() and not text.lstrip().startswith("#"):
+                    found.append(text)
+                if len(found) == count:
+                    break
+    except (UnicodeDecodeError, OSError):
+        return []
+    return found
+
+
+def parse_numbers(text: str) -> list[float] | None:
+    """The whitespace-separated numbers of a line, None if anything else is there."""
+    try:
+        return [float(word) for word in text.split()]
+    except ValueError:
+        return None
+
+
+def poses_of_rows(
+    path: Path,
+    rows: Sequence[Row],
+    matrices: Tensor,  # (N, 3, 4)
+) -> Tensor:
+    """Poses (N, 4, 4) of 3 x 4 matrices that were read from rows of a file, checked to be rigid."""
+    rotation = matrices[:, :, :3]
+    off = (rotation.mT @ rotation - torch.eye(3, dtype=rotation.dtype)).abs().amax((-2, -1))
+    bad = (off > ROTATION_TOLERANCE) | (torch.linalg.det(rotation) < 0)
+    if bad.any():
+        row = rows[int(bad.nonzero()[0])]
+        raise ValueError(f"{path}, line {row.line}: expected a rotation (orthonormal, determinant +1), found none")
+    return pose_matrix(rotation, matrices[:, :, 3])
+
+
+def poses_of_array(path: Path, array: Any) -> Tensor:
+    """Poses (N, 4, 4) in float64 of an array (N, 3, 4) or (N, 4, 4)."""
+    poses = torch.as_tensor(array)
+    if poses.ndim != 3 or tuple(poses.shape[1:]) not in ((3, 4), (4, 4)) or not poses.is_floating_point():
+        raise ValueError(
+            f"{path}: expected a floating array of shape (frames, 3, 4) or (frames, 4, 4), found {poses.dtype} "
+            f"{tuple(poses.shape)}"
+        )
+    return pose_matrix(poses[:, :3, :3].double(), poses[:, :3, 3].double())
+
+
+def read_json(path: Path) -> Any:
+    """Parsed JSON; a syntax error says where it is."""
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except json.JSONDecodeError as error:
+        raise ValueError(f"{path}, line {error.lineno}, column {error.colno}: not JSON ({error.msg})") from None
+    except UnicodeDecodeError:
+        raise ValueError(f"{path} is not a text file") from None
+
+
+def peek_json(path: Path) -> Any:
+    """Parsed JSON of a file that looks like it, otherwise None."""
+    start = first_rows(path)
+    if not path.is_file() or not start or start[0].lstrip()[0] not in "[{":
+        return None
+    try:
+        return read_json(path)
+    except ValueError:
+        return None
+
+
+def write_atomically(path: Path, content: str | bytes) -> None:
+    """Write a file under a temporary name, then give it its own."""
+    data = content.encode("utf-8") if isinstance(content, str) else content
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(data)
+        os.chmod(temporary, 0o644)
+        os.replace(temporary, path)
+    except BaseException:
+        os.unlink(temporary)
+        raise
+
+
+def image_size_of(lens: Lens, size: ImageSize) -> ImageSize:
+    """The size a lens was calibrated at, otherwise the one given."""
+    if "width" in lens.settings:
+        return ImageSize(lens.settings["height"], lens.settings["width"])
+    return size
+
+
+def frame_rate(
+    seconds: Tensor,  # (N,)
+) -> float | None:
+    """Frames per second of evenly spaced times, None for a single frame."""
+    duration = float(seconds[-1] - seconds[0])
+    return (len(seconds) - 1) / duration if len(seconds) > 1 and duration > 0 else None
+
+
+def number(value: float) -> str:
+    """Shortest text that reads back as the same number."""
+    return repr(float(value))
+
+
+def _lines(path: Path) -> list[str]:
+    try:
+        return path.read_text(encoding="utf-8").splitlines()
+    except UnicodeDecodeError:
+        raise ValueError(f"{path} is not a text file") from None

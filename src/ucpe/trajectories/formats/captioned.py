@@ -1,0 +1,167 @@
+"""Lists of cameras with captions: the paper authors' demo .json files and their PanShot dataset on disk."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ucpe.lenses import UCM
+from ucpe.trajectories.formats.arrays import PanShotArray
+from ucpe.trajectories.formats.base import peek_json, read_json
+from ucpe.trajectories.formats.realestate10k import RealEstate10K
+from ucpe.trajectories.rotations import invert_pose
+from ucpe.trajectories.trajectory import DEFAULT_FPS, Trajectory
+
+
+@dataclass(frozen=True)
+class CaptionedCamera:
+    """A caption, the file of its poses, a lens, and what makes the poses' unit the near-plane depth."""
+
+    caption: str
+    pose: Path
+    lens: UCM
+    scale: float | None = None
+    """Factor on the file's translations; None if it is not known."""
+    video: Path | None = None
+
+    def trajectory(self, frames: int | None = None, fps: float = DEFAULT_FPS) -> Trajectory:
+        """The first `frames` cameras (all by default) in units of near-plane depth, as the released model takes them.
+
+        Gravity-aligned poses (.npy) are turned to first yaw 0, others (.txt) are relative to the first camera.
+        """
+        if self.scale is None:
+            raise ValueError(f"{self.pose}: the near-plane depth of this clip is not known; give the near_depths file")
+        gravity_aligned = PanShotArray().recognises(self.pose)
+        recording = (PanShotArray() if gravity_aligned else RealEstate10K()).read(self.pose)
+        c2w = recording.c2w[:frames]
+        if not gravity_aligned:
+            c2w = invert_pose(c2w[0]) @ c2w
+        trajectory = Trajectory(c2w, self.lens, fps).scaled(self.scale)
+        return trajectory.zero_first_yaw() if gravity_aligned else trajectory
+
+
+def read_near_depths(path: str | Path) -> dict[str, float]:
+    """Near-plane depth of every clip ("video_id-clip_id") of a near_plane_depth .jsonl file."""
+    depths = {}
+    for line, entry in _json_lines(Path(path), ("video_id", "clip_id", "near_depth")):
+        depth = entry["near_depth"]
+        if not isinstance(depth, int | float) or not depth > 0:
+            raise ValueError(f"{path}, line {line}: expected near_depth above 0, found {depth!r}")
+        depths[f"{entry['video_id']}-{entry['clip_id']}"] = float(depth)
+    return depths
+
+
+def clip_of_pose_file(path: str | Path) -> str:
+    """Clip "video_id-clip_id" of a pose file named video_id-clip_id-match-variant.
+
+    >>> clip_of_pose_file("aQVLCO-OOqM-11-1-no_rot_aug_0.npy")
+    'aQVLCO-OOqM-11'
+    """
+    return Path(path).stem.rsplit("-", 2)[0]
+
+
+def is_demo(path: Path) -> bool:
+    """Whether a file is a list of cameras with captions."""
+    content = peek_json(path)
+    return isinstance(content, list) and bool(content) and isinstance(content[0], dict) and "pose_path" in content[0]
+
+
+def read_demo(
+    path: str | Path,
+    folders: Sequence[str | Path] = (),
+    near_depths: Mapping[str, float] | None = None,
+    realestate_scale: float = 1.0,
+) -> list[CaptionedCamera]:
+    """Cameras of a released demo .json: a list of {pose_path, x_fov, xi, caption}.
+
+    Pose files are looked for as written, next to the .json and in `folders`, by path or by name. `near_depths` (of
+    `read_near_depths`) scales PanShot poses; RealEstate10K translations are multiplied by `realestate_scale`.
+    """
+    path = Path(path)
+    entries = read_json(path)
+    if not isinstance(entries, list):
+        raise ValueError(f"{path}: expected a list of cameras, found {type(entries).__name__}")
+    cameras = []
+    for index, entry in enumerate(entries):
+        where = f"{path}, entry {index}"
+        _require(entry, ("pose_path", "x_fov", "xi", "caption"), where)
+        pose = _find_pose(entry["pose_path"], [Path("."), path.parent, *map(Path, folders)], where)
+        if pose.suffix == ".npy":
+            depth = (near_depths or {}).get(clip_of_pose_file(pose))
+            scale = None if depth is None else 1 / depth
+        else:
+            scale = realestate_scale
+        cameras.append(CaptionedCamera(entry["caption"], pose, _lens(entry, where), scale))
+    return cameras
+
+
+def read_panshot(root: str | Path, split: str) -> list[CaptionedCamera]:
+    """Clips of the PanShot dataset on disk, under a folder that holds `PanShot` and `PanFlow`.
+
+    Meta files list matches, each with `videos: [{video, pose, x_fov, xi}]`; captions come from captioned-{split}.jsonl,
+    near-plane depths from near_plane_depth-{split}.jsonl. Clips without a caption are not listed.
+    """
+    root = Path(root)
+    folder = root / "PanShot"
+    metas = sorted((folder / f"meta-{split}").glob("*.json"))
+    if not metas:
+        raise ValueError(f"no PanShot split {split!r}: {folder / f'meta-{split}'} holds no .json files")
+    captions = {
+        Path(entry["video"]).name: entry["caption"]
+        for _, entry in _json_lines(folder / f"captioned-{split}.jsonl", ("video", "caption"))
+    }
+    depths = read_near_depths(root / "PanFlow" / f"near_plane_depth-{split}.jsonl")
+    cameras = []
+    for meta in metas:
+        content = read_json(meta)
+        for match_index, match in enumerate(content if isinstance(content, list) else [content]):
+            _require(match, ("videos",), f"{meta}, match {match_index}")
+            for video_index, entry in enumerate(match["videos"]):
+                where = f"{meta}, match {match_index}, video {video_index}"
+                _require(entry, ("video", "pose", "x_fov", "xi"), where)
+                video = folder / f"videos-{split}" / Path(entry["video"]).name
+                if video.name not in captions:
+                    continue
+                pose = _find_pose(entry["pose"], [folder / f"pose-{split}", folder, root], where)
+                depth = depths.get(clip_of_pose_file(pose))
+                scale = None if depth is None else 1 / depth
+                cameras.append(CaptionedCamera(captions[video.name], pose, _lens(entry, where), scale, video))
+    return cameras
+
+
+def _lens(entry: dict[str, Any], where: str) -> UCM:
+    try:
+        return UCM(xfov=float(entry["x_fov"]), xi=float(entry["xi"]))
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{where}: {error}") from None
+
+
+def _find_pose(written: str, folders: Sequence[Path], where: str) -> Path:
+    for folder in folders:
+        for candidate in (folder / written, folder / Path(written).name):
+            if candidate.is_file():
+                return candidate
+    raise ValueError(f"{where}: pose file {written} is in none of {', '.join(str(folder) for folder in folders)}")
+
+
+def _require(entry: Any, keys: Sequence[str], where: str) -> None:
+    missing = [key for key in keys if not isinstance(entry, dict) or key not in entry]
+    if missing:
+        raise ValueError(f"{where}: expected the keys {', '.join(keys)}; missing {', '.join(missing)}")
+
+
+def _json_lines(path: Path, keys: Sequence[str]) -> list[tuple[int, dict[str, Any]]]:
+    entries = []
+    for line, text in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
+        if not text.strip():
+            continue
+        try:
+            entry = json.loads(text)
+        except json.JSONDecodeError as error:
+            raise ValueError(f"{path}, line {line}: not JSON ({error.msg})") from None
+        _require(entry, keys, f"{path}, line {line}")
+        entries.append((line, entry))
+    return entries

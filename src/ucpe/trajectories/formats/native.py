@@ -1,0 +1,63 @@
+"""This project's own trajectory files: everything a `Trajectory` holds, as JSON."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import torch
+
+from ucpe.lenses import Lens
+from ucpe.trajectories.formats.base import ImageSize, Recording, peek_json, poses_of_array, read_json, write_atomically
+from ucpe.trajectories.trajectory import Trajectory
+
+FORMAT = "ucpe-trajectory"
+VERSION = 1
+
+
+class Native:
+    """A JSON object: `c2w` (frames of 3 x 4 camera-to-world), `fps`, and `lens`, whose numbers may be one per frame."""
+
+    name = "ucpe"
+    description = "our own .json: poses, frame rate and the lens of every frame"
+
+    def recognises(self, path: Path) -> bool:
+        """Whether the file is a JSON object that says so."""
+        content = peek_json(path)
+        return isinstance(content, dict) and content.get("format") == FORMAT
+
+    def read(self, path: Path) -> Recording:
+        """Poses, lens and frame rate of a file."""
+        content = read_json(path)
+        if not isinstance(content, dict):
+            raise ValueError(f"{path}: expected a JSON object with c2w, fps and lens")
+        missing = [key for key in ("c2w", "fps", "lens") if key not in content]
+        if missing:
+            raise ValueError(f"{path}: expected the keys c2w, fps and lens; missing {', '.join(missing)}")
+        if content.get("version", VERSION) > VERSION:
+            raise ValueError(f"{path}: version {content['version']} is newer than this software reads ({VERSION})")
+        try:
+            c2w = torch.tensor(content["c2w"], dtype=torch.float64)
+        except (TypeError, ValueError) as error:
+            raise ValueError(f"{path}: expected c2w as frames of 3 rows of 4 numbers ({error})") from None
+        return Recording(poses_of_array(path, c2w), _lens_from_dict(path, content["lens"]), float(content["fps"]))
+
+    def write(self, trajectory: Trajectory, path: Path, size: ImageSize) -> None:
+        """Write everything; float64 reads back bit for bit."""
+        poses = [json.dumps(pose) for pose in trajectory.c2w[:, :3].double().tolist()]
+        head = {"format": FORMAT, "version": VERSION, "fps": trajectory.fps, "lens": trajectory.lens.to_dict()}
+        text = json.dumps(head, indent=1)[:-2] + ',\n "c2w": [\n  ' + ",\n  ".join(poses) + "\n ]\n}\n"
+        write_atomically(path, text)
+
+
+def _lens_from_dict(path: Path, description: dict) -> Lens:
+    from ucpe.lenses.files import lens_from_dict
+
+    try:
+        numbers = {
+            name: torch.tensor(value, dtype=torch.float64) if isinstance(value, list) else value
+            for name, value in description.items()
+        }
+        return lens_from_dict(numbers)
+    except (AttributeError, TypeError, ValueError) as error:
+        raise ValueError(f"{path}, lens: {error}") from None

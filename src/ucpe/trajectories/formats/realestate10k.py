@@ -1,0 +1,89 @@
+"""RealEstate10K camera files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import torch
+
+from ucpe.lenses import UCM, Lens, Pinhole, PlanarLens
+from ucpe.trajectories.formats.base import (
+    ImageSize,
+    Recording,
+    Row,
+    first_rows,
+    frame_rate,
+    image_size_of,
+    number,
+    parse_numbers,
+    poses_of_rows,
+    read_rows,
+    write_atomically,
+)
+from ucpe.trajectories.rotations import invert_pose
+from ucpe.trajectories.trajectory import Trajectory
+
+COLUMNS = 19
+HEIGHT = 720
+"""Rows of the image that the normalised intrinsics are scaled to; columns follow so that pixels are square."""
+
+
+class RealEstate10K:
+    """A title line (the video's address), then one line a frame: microseconds, intrinsics, world-to-camera.
+
+    Converted from world-to-camera with the same axes, by inversion, and from intrinsics fx fy cx cy as fractions of
+    the image's width and height, to a pinhole calibrated in pixels (one for all frames if they agree).
+    """
+
+    name = "realestate10k"
+    description = "RealEstate10K .txt: pinhole intrinsics and world-to-camera, 19 numbers a line"
+
+    def recognises(self, path: Path) -> bool:
+        """Whether the first or second line holds 19 numbers."""
+        return any(len(parse_numbers(row) or []) == COLUMNS for row in first_rows(path, 2))
+
+    def read(self, path: Path) -> Recording:
+        """Poses, pinhole and frame rate of a file."""
+        expected = "19 numbers (microseconds, fx, fy, cx, cy, two zeros, 3x4 world-to-camera)"
+        rows = read_rows(path, COLUMNS, expected, skip_title=True)
+        values = torch.tensor([row.numbers for row in rows], dtype=torch.float64)
+        seconds = values[:, 0] / 1e6
+        backwards = (torch.diff(seconds) <= 0).nonzero()
+        if len(backwards):
+            row = rows[int(backwards[0]) + 1]
+            raise ValueError(f"{path}, line {row.line}: expected a timestamp later than the line before")
+        w2c = poses_of_rows(path, rows, values[:, 7:].reshape(-1, 3, 4))
+        return Recording(invert_pose(w2c), _pinhole(path, rows, values[:, 1:5]), frame_rate(seconds))
+
+    def write(self, trajectory: Trajectory, path: Path, size: ImageSize) -> None:
+        """Write pinhole cameras; any other lens raises."""
+        size = image_size_of(trajectory.lens, size)
+        lens = _as_pinhole(trajectory.lens)
+        matrix = lens.intrinsics(size.height, size.width).double().expand(len(trajectory), 3, 3)
+        w2c = invert_pose(trajectory.c2w.double())
+        lines = ["written by ucpe"]
+        for frame, (pose, k) in enumerate(zip(w2c.tolist(), matrix.tolist())):
+            intrinsics = [k[0][0] / size.width, k[1][1] / size.height, k[0][2] / size.width, k[1][2] / size.height]
+            values = [*intrinsics, 0.0, 0.0, *pose[0], *pose[1], *pose[2]]
+            lines.append(" ".join([str(round(frame * 1e6 / trajectory.fps)), *map(number, values)]))
+        write_atomically(path, "\n".join(lines) + "\n")
+
+
+def _pinhole(path: Path, rows: list[Row], intrinsics: torch.Tensor) -> Pinhole:
+    bad = ~(intrinsics[:, :2] > 0).all(-1)
+    if bad.any():
+        line = rows[int(bad.nonzero()[0])].line
+        raise ValueError(f"{path}, line {line}: expected focal lengths fx and fy above 0 in columns 2 and 3")
+    width = max(round(HEIGHT * float(intrinsics[0, 1] / intrinsics[0, 0])), 1)
+    constant = bool((intrinsics == intrinsics[0]).all())
+    fx, fy, cx, cy = (intrinsics[0] if constant else intrinsics).unbind(-1)
+    return Pinhole(fx=fx * width, fy=fy * HEIGHT, cx=cx * width, cy=cy * HEIGHT, width=width, height=HEIGHT)
+
+
+def _as_pinhole(lens: Lens) -> PlanarLens:
+    if isinstance(lens, Pinhole) or (isinstance(lens, UCM) and not lens.parameters["xi"].any()):
+        return lens
+    raise ValueError(
+        f"RealEstate10K files hold pinhole cameras only, got {lens}: use with_lens(lens.fit(Pinhole).lens) or another "
+        "format (.json keeps every lens)"
+    )

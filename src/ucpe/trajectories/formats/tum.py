@@ -1,0 +1,76 @@
+"""TUM trajectories, as written by ORB-SLAM, stella_vslam, evo and many others."""
+
+from __future__ import annotations
+
+import warnings
+from pathlib import Path
+
+import torch
+
+from ucpe.trajectories.formats.base import (
+    ImageSize,
+    Recording,
+    first_rows,
+    frame_rate,
+    number,
+    parse_numbers,
+    read_rows,
+    write_atomically,
+)
+from ucpe.trajectories.interpolation import interpolate_poses
+from ucpe.trajectories.rotations import pose_matrix, quaternion_from_rotation, rotation_from_quaternion
+from ucpe.trajectories.trajectory import Trajectory
+
+UNEVENNESS = 0.1
+"""Deviation from even spacing, in frames, up to which poses are taken as they are."""
+
+
+class TUM:
+    """One line a frame: seconds, position, quaternion x y z w, camera-to-world with the same axes; `#` comments.
+
+    Unevenly spaced times (keyframes, lost frames) are resampled evenly at their median rate, with a warning.
+    """
+
+    name = "tum"
+    description = "TUM .txt: seconds, position and quaternion, 8 numbers a line"
+
+    def recognises(self, path: Path) -> bool:
+        """Whether the first line holds 8 numbers."""
+        return any(len(parse_numbers(row) or []) == 8 for row in first_rows(path))
+
+    def read(self, path: Path) -> Recording:
+        """Poses and frame rate of a file."""
+        rows = read_rows(path, 8, "8 numbers (seconds, tx, ty, tz, qx, qy, qz, qw)")
+        values = torch.tensor([row.numbers for row in rows], dtype=torch.float64)
+        seconds, positions, quaternions = values[:, 0], values[:, 1:4], values[:, [7, 4, 5, 6]]
+        bad = (quaternions.norm(dim=-1) - 1).abs() > 0.01
+        if bad.any():
+            line = rows[int(bad.nonzero()[0])].line
+            raise ValueError(f"{path}, line {line}: expected a quaternion of length 1 in the last four numbers")
+        backwards = (torch.diff(seconds) <= 0).nonzero()
+        if len(backwards):
+            raise ValueError(f"{path}, line {rows[int(backwards[0]) + 1].line}: expected a time later than before")
+        c2w = pose_matrix(rotation_from_quaternion(quaternions), positions)
+        return _evenly(path, c2w, seconds)
+
+    def write(self, trajectory: Trajectory, path: Path, size: ImageSize) -> None:
+        """Write poses and times; the lens is not kept."""
+        c2w = trajectory.c2w.double()
+        quaternions = quaternion_from_rotation(c2w[:, :3, :3])[:, [1, 2, 3, 0]]
+        lines = ["# seconds tx ty tz qx qy qz qw"]
+        for frame, values in enumerate(torch.cat([c2w[:, :3, 3], quaternions], -1).tolist()):
+            lines.append(" ".join(map(number, [frame / trajectory.fps, *values])))
+        write_atomically(path, "\n".join(lines) + "\n")
+
+
+def _evenly(path: Path, c2w: torch.Tensor, seconds: torch.Tensor) -> Recording:
+    if len(seconds) < 3:
+        return Recording(c2w, None, frame_rate(seconds))
+    even = torch.linspace(0, 1, len(seconds), dtype=seconds.dtype) * (seconds[-1] - seconds[0]) + seconds[0]
+    step = torch.diff(seconds).median()
+    if (seconds - even).abs().max() <= UNEVENNESS * step:
+        return Recording(c2w, None, frame_rate(seconds))
+    count = round(float((seconds[-1] - seconds[0]) / step)) + 1
+    at = torch.linspace(0, 1, count, dtype=seconds.dtype) * (seconds[-1] - seconds[0]) + seconds[0]
+    warnings.warn(f"{path}: {len(seconds)} poses at uneven times were resampled to {count} even frames")
+    return Recording(interpolate_poses(c2w, seconds, at), None, frame_rate(at))
