@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor
 
@@ -9,22 +11,85 @@ from torch import Tensor
 def apply_blocks(
     x: Tensor,  # (..., heads, tokens, head_dim)
     blocks: Tensor,  # (..., tokens or cameras, 4, 4)
-    cosine: Tensor | None,  # (tokens, head_dim / 4)
+    cosine: Tensor | None,  # (tokens, head_dim / 4), None without RoPE
     sine: Tensor | None,  # (tokens, head_dim / 4)
+    tokens_per_block: int = 1,
+    *,
+    transpose: bool = False,
+    forward: bool = True,
+) -> Tensor:
+    """Blocks (or their transposes) on the first channels, turns by the angle (forward) or back on the rest.
+
+    Computed in float32 or better and returned in the dtype of x. On a CPU, unless compiled or differentiated with
+    respect to the blocks, one pass over memory does it all.
+    """
+    if _takes_kernel(x, blocks):
+        return _OnePass.apply(x, blocks, cosine, sine, tokens_per_block, transpose, forward)
+    return _compose(x, blocks, cosine, sine, tokens_per_block, transpose, forward)
+
+
+def _compose(
+    x: Tensor,
+    blocks: Tensor,
+    cosine: Tensor | None,
+    sine: Tensor | None,
     tokens_per_block: int,
+    transpose: bool,
     forward: bool,
 ) -> Tensor:
-    """Blocks on the first channels, rotations by +angle (forward) or -angle on the rest, in float32 or better."""
+    """Out of torch operations: differentiable in everything, and what torch.compile fuses."""
     dtype = torch.promote_types(x.dtype, blocks.dtype)
     split = x.shape[-1] if cosine is None else x.shape[-1] // 2
-    geometric = x[..., :split].to(dtype)
-    count = blocks.shape[-3]
-    geometric = geometric.unflatten(-1, (split // 4, 4)).unflatten(-3, (count, tokens_per_block)).flatten(-3, -2)
-    geometric = (geometric @ blocks.to(dtype).mT.unsqueeze(-4)).reshape(*x.shape[:-1], split)
+    groups = x[..., :split].to(dtype).unflatten(-1, (split // 4, 4))
+    groups = groups.unflatten(-3, (blocks.shape[-3], tokens_per_block)).flatten(-3, -2)
+    matrices = (blocks if transpose else blocks.mT).to(dtype).unsqueeze(-4)
+    moved = groups @ matrices  # row vectors: (M v)^T = v^T M^T
+    moved = moved.unflatten(-2, (tokens_per_block, split // 4)).flatten(-4, -3).flatten(-2)
     if cosine is None or sine is None:
-        return geometric.to(x.dtype)
-    spatial = x[..., split:].to(dtype).unflatten(-1, (2, 2, split // 4))
-    cosine, sine = (t.to(dtype).unflatten(-1, (2, split // 4)) for t in (cosine, sine if forward else -sine))
-    first, second = spatial.unbind(-2)
-    rotated = torch.stack([first * cosine - second * sine, first * sine + second * cosine], dim=-2).flatten(-3)
-    return torch.cat([geometric, rotated], dim=-1).to(x.dtype)
+        return moved.to(x.dtype)
+    pairs = x[..., split:].to(dtype).unflatten(-1, (2, 2, split // 4))  # axis, half of a pair, frequency
+    cosine, sine = (t.to(dtype).unflatten(-1, (2, 1, split // 4)) for t in (cosine, sine if forward else -sine))
+    turned = (pairs * cosine + pairs.flip(-2) * torch.cat([-sine, sine], dim=-2)).flatten(-3)
+    return torch.cat([moved, turned.expand(*moved.shape[:-1], -1)], dim=-1).to(x.dtype)
+
+
+class _OnePass(torch.autograd.Function):
+    """The CPU kernel; linear in x, so its gradient is the transposed operator on the gradient."""
+
+    @staticmethod
+    def forward(
+        x: Tensor,
+        blocks: Tensor,
+        cosine: Tensor | None,
+        sine: Tensor | None,
+        tokens_per_block: int,
+        transpose: bool,
+        forward: bool,
+    ) -> Tensor:
+        from ucpe.encodings.kernels import apply_blocks_cpu
+
+        return apply_blocks_cpu(x, blocks, cosine, sine, tokens_per_block, transpose, forward)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+        ctx.arguments = inputs[1:]
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> Any:
+        blocks, cosine, sine, tokens_per_block, transpose, forward = ctx.arguments
+        gradient = apply_blocks(
+            gradients[0], blocks, cosine, sine, tokens_per_block, transpose=not transpose, forward=not forward
+        )
+        return gradient, None, None, None, None, None, None
+
+
+def _takes_kernel(x: Tensor, blocks: Tensor) -> bool:
+    return (
+        not torch.compiler.is_compiling()
+        and type(x) in (Tensor, torch.nn.Parameter)
+        and x.device.type == blocks.device.type == "cpu"
+        and x.dtype == blocks.dtype
+        and not blocks.requires_grad
+        and x.numel() > 0
+        and torch.broadcast_shapes(x.shape[:-3], blocks.shape[:-3]) == x.shape[:-3]
+    )

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from ucpe.lenses.base import Lens, Rays, check_size, pixel_grid
-from ucpe.lenses.planar import norm
+from ucpe.lenses.numerics import norm
 
 Frame: TypeAlias = Literal["paper", "transport"]
 Position: TypeAlias = Literal["center", "corner"]
@@ -121,8 +121,9 @@ def as_poses(c2w: Tensor) -> Tensor:
         rotation = poses[..., :3, :3]
         error = (rotation @ rotation.mT - torch.eye(3, dtype=poses.dtype, device=poses.device)).abs().amax((-2, -1))
         bottom = poses[..., 3, :] - torch.tensor([0.0, 0, 0, 1], dtype=poses.dtype, device=poses.device)
-        rigid = (error < 0.02) & (bottom.abs().amax(-1) < 1e-6) & (torch.linalg.det(rotation) > 0)
-        if not (rigid & torch.isfinite(poses).all(-1).all(-1)).all():
+        rigid = (error < 0.02) & (bottom.abs().amax(-1) < 1e-4) & (torch.linalg.det(rotation) > 0)
+        rigid &= torch.isfinite(poses[..., :3, 3]).all(-1)
+        if not rigid.all():
             index = tuple(int(i) for i in (~rigid).nonzero()[0])
             raise ValueError(
                 f"c2w[{', '.join(map(str, index))}] is not a rigid camera-to-world matrix (a rotation, a translation "

@@ -71,7 +71,7 @@ class Operator:
 
     def query(self, x: Tensor) -> Tensor:
         """D^T x for queries (..., heads, tokens, head_dim)."""
-        return self._apply(x, self.blocks.mT, forward=False)
+        return self._apply(x, self.blocks, transpose=True, forward=False)
 
     def key(self, x: Tensor) -> Tensor:
         """D^-1 x for keys (..., heads, tokens, head_dim)."""
@@ -144,13 +144,15 @@ class Operator:
         rope = "with" if self.cosine is not None else "no"
         return f"Operator({batch}{len(self)} tokens{blind}, heads of {self.head_dim}, {rope} RoPE)"
 
-    def _apply(self, x: Tensor, blocks: Tensor, forward: bool) -> Tensor:
+    def _apply(self, x: Tensor, blocks: Tensor, *, transpose: bool = False, forward: bool) -> Tensor:
         if x.shape[-1] != self.head_dim or x.shape[-2] != len(self) or x.ndim < 3:
             raise ValueError(
                 f"this operator is for tensors (..., heads, {len(self)} tokens, {self.head_dim} channels), "
                 f"got {tuple(x.shape)}"
             )
-        return apply_blocks(x, blocks, self.cosine, self.sine, self.tokens_per_block, forward)
+        return apply_blocks(
+            x, blocks, self.cosine, self.sine, self.tokens_per_block, transpose=transpose, forward=forward
+        )
 
     def _per_token(self) -> Operator:
         if self.tokens_per_block == 1:

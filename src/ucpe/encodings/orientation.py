@@ -9,9 +9,9 @@ from torch import Tensor
 
 from ucpe.encodings.frames import Position, as_poses, token_grid, token_rays
 from ucpe.lenses.base import Lens
-from ucpe.lenses.panoramic import Equirectangular
+from ucpe.lenses.numerics import norm
+from ucpe.lenses.panoramic import Panorama
 from ucpe.lenses.pinhole import Pinhole
-from ucpe.lenses.planar import norm
 from ucpe.lenses.unified import UCM
 
 POLE_SINE = 1e-6
@@ -89,7 +89,7 @@ def _shift(
     """Displacement (..., 2) in tokens from each token to where its turned ray projects, and whether it is visible."""
     projected, seen = lens.project(turned if lens.central else origin + FAR * turned, height, width)
     shift = projected - pixels
-    if isinstance(lens, Equirectangular):
+    if isinstance(lens, Panorama):
         period = 360 / lens.parameters["xfov"].to(shift) * width
         period = period.reshape(*period.shape, *(1,) * (shift.ndim - 1 - period.ndim)) if period.ndim else period
         across = torch.remainder(shift[..., 0] + period / 2, period) - period / 2

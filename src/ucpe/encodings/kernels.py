@@ -1,0 +1,86 @@
+"""Applying camera operators on a CPU: one pass over memory, compiled by numba at the first call."""
+
+from __future__ import annotations
+
+from threading import Thread
+from typing import Any
+
+import numba
+import torch
+from torch import Tensor
+
+VALUES_PER_THREAD = 2**20
+"""Values that make it worth starting another thread."""
+
+
+def apply_blocks_cpu(
+    x: Tensor,  # (..., heads, tokens, head_dim) float32 or float64
+    blocks: Tensor,  # (..., tokens or cameras, 4, 4) of the same dtype
+    cosine: Tensor | None,  # (tokens, head_dim / 4), None without RoPE
+    sine: Tensor | None,  # (tokens, head_dim / 4)
+    tokens_per_block: int,
+    transpose: bool,
+    forward: bool,
+) -> Tensor:
+    """Blocks (or their transposes) on the first channels, turns by the angle (forward) or back on the rest."""
+    *batch, heads, tokens, head_dim = x.shape
+    x = x.detach().reshape(-1, heads, tokens, head_dim)
+    x = x if x.stride(-1) == 1 else x.contiguous()
+    output = torch.empty_like(x)
+    blocks = blocks.detach().expand(*batch, *blocks.shape[-3:]).reshape(-1, *blocks.shape[-3:])
+    no_angles = x.new_zeros(0, 0) if cosine is None or sine is None else None
+    turns = [(angle if no_angles is None else no_angles).detach().numpy() for angle in (cosine, sine)]  # type: ignore
+    arguments = (x.numpy(), output.numpy(), blocks.numpy(), *turns, tokens_per_block, transpose, forward)
+
+    threads = max(1, min(torch.get_num_threads(), x.numel() // VALUES_PER_THREAD))
+    bounds = [tokens * i // threads for i in range(threads + 1)]
+    others = [Thread(target=_apply, args=(*arguments, low, high)) for low, high in zip(bounds[1:], bounds[2:])]
+    for other in others:
+        other.start()
+    _apply(*arguments, bounds[0], bounds[1])
+    for other in others:
+        other.join()
+    return output.reshape(*batch, heads, tokens, head_dim)
+
+
+@numba.njit(nogil=True, fastmath={"contract"}, error_model="numpy", cache=True)
+def _apply(
+    x: Any,
+    output: Any,
+    blocks: Any,
+    cosine: Any,
+    sine: Any,
+    tokens_per_block: int,
+    transpose: bool,
+    forward: bool,
+    start: int,
+    stop: int,
+) -> None:
+    batch, heads, _, head_dim = x.shape
+    quarter = cosine.shape[1] // 2
+    groups = head_dim // 4 - quarter
+    for b in range(batch):
+        for h in range(heads):
+            for token in range(start, stop):
+                row, target = x[b, h, token], output[b, h, token]
+                m = blocks[b, token // tokens_per_block]
+                a0, a1, a2, a3 = m[0, 0], m[0, 1], m[0, 2], m[0, 3]
+                b0, b1, b2, b3 = m[1, 0], m[1, 1], m[1, 2], m[1, 3]
+                c0, c1, c2, c3 = m[2, 0], m[2, 1], m[2, 2], m[2, 3]
+                d0, d1, d2, d3 = m[3, 0], m[3, 1], m[3, 2], m[3, 3]
+                if transpose:
+                    a1, a2, a3, b2, b3, c3, b0, c0, d0, c1, d1, d2 = b0, c0, d0, c1, d1, d2, a1, a2, a3, b2, b3, c3
+                for i in range(0, 4 * groups, 4):
+                    x0, x1, x2, x3 = row[i], row[i + 1], row[i + 2], row[i + 3]
+                    target[i] = a0 * x0 + a1 * x1 + a2 * x2 + a3 * x3
+                    target[i + 1] = b0 * x0 + b1 * x1 + b2 * x2 + b3 * x3
+                    target[i + 2] = c0 * x0 + c1 * x1 + c2 * x2 + c3 * x3
+                    target[i + 3] = d0 * x0 + d1 * x1 + d2 * x2 + d3 * x3
+                for axis in range(2 if quarter else 0):
+                    first = 4 * groups + 2 * quarter * axis
+                    for i in range(quarter):
+                        cos, sin = cosine[token, quarter * axis + i], sine[token, quarter * axis + i]
+                        sin = sin if forward else -sin
+                        x0, x1 = row[first + i], row[first + quarter + i]
+                        target[first + i] = cos * x0 - sin * x1
+                        target[first + quarter + i] = sin * x0 + cos * x1
