@@ -3,6 +3,19 @@
 from ucpe.adapters.attachment import Adapter
 from ucpe.adapters.backbones import Backbone, TokenGrid, backbone_of
 from ucpe.adapters.camera_adapter import CameraAdapter
+from ucpe.adapters.cameractrl import CameraCtrl
 from ucpe.adapters.condition import CameraCondition
+from ucpe.adapters.loading import load_adapter
+from ucpe.adapters.recammaster import ReCamMaster
 
-__all__ = ["Adapter", "Backbone", "CameraAdapter", "CameraCondition", "TokenGrid", "backbone_of"]
+__all__ = [
+    "Adapter",
+    "Backbone",
+    "CameraAdapter",
+    "CameraCondition",
+    "CameraCtrl",
+    "ReCamMaster",
+    "TokenGrid",
+    "backbone_of",
+    "load_adapter",
+]

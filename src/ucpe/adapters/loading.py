@@ -1,0 +1,26 @@
+"""Loading an adapter of whatever kind a folder, hub id or released checkpoint holds."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from ucpe.adapters.attachment import Adapter
+from ucpe.adapters.camera_adapter import CameraAdapter
+from ucpe.adapters.cameractrl import CameraCtrl
+from ucpe.adapters.recammaster import ReCamMaster
+
+KINDS: dict[str, type[Adapter]] = {kind.__name__: kind for kind in (CameraAdapter, ReCamMaster, CameraCtrl)}
+"""Adapter classes by the name their configs carry."""
+
+
+def load_adapter(source: str | Path) -> Adapter:
+    """The adapter in a folder or hub repository, or in a released `.bin` checkpoint."""
+    if str(source).endswith(".bin"):
+        return CameraAdapter.from_released(source)
+    try:
+        name = Adapter.load_config(str(source)).get("_class_name")
+    except OSError as error:
+        raise OSError(f"cannot load an adapter from {source}: {str(error).splitlines()[0]}") from None
+    if name not in KINDS:
+        raise ValueError(f"{source} holds a {name}; a camera adapter is one of {', '.join(KINDS)}")
+    return KINDS[name].from_pretrained(str(source))
