@@ -35,6 +35,8 @@ class CameraVideo:
 class Defaults:
     """What a model is at its best with, where the caller does not say."""
 
+    frames: int = 81
+    fps: float = 16.0
     height: int = 480
     width: int = 832
     steps: int = 50

@@ -19,7 +19,7 @@ import numpy as np
 
 from ucpe.lenses import Lens
 from ucpe.lenses.base import check_size
-from ucpe.synthesis.video import Planes
+from ucpe.video import Planes
 
 Projection = Literal["equirectangular", "eac"]
 Interpolation = Literal["bilinear", "lanczos"]

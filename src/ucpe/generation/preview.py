@@ -1,0 +1,100 @@
+"""A sheet to judge a generated video by: its frames under the commanded horizon, and the path."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from ucpe.encodings import lat_up_map
+from ucpe.generation.pipeline import CameraVideo
+from ucpe.lenses import Lens
+from ucpe.trajectories import Trajectory
+
+SHOWN = 5
+LATITUDES = (-60, -30, 0, 30, 60)
+HORIZON, LINES = "#ffd400", "#ffffff"
+
+
+def preview_sheet(videos: list[CameraVideo], path: str | Path, overlay: bool = True) -> None:
+    """Write a PNG with one row per video: frames with commanded latitudes and up directions, and the path from above."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    height, width = videos[0].frames.shape[1:3]
+    figure, grid = pyplot.subplots(
+        len(videos),
+        SHOWN + 1,
+        figsize=(2.6 * (SHOWN + 1), (2.6 * height / width + 0.42) * len(videos) + 0.1),
+        squeeze=False,
+        gridspec_kw={"wspace": 0.03, "hspace": 0.24, "left": 0.01, "right": 0.99, "top": 0.92, "bottom": 0.03},
+    )
+    for row, video in zip(grid, videos):
+        chosen = np.linspace(0, len(video.frames) - 1, SHOWN).round().astype(int)
+        for axes, index in zip(row, chosen):
+            axes.imshow(video.frames[index], extent=(0, width, height, 0), interpolation="bicubic")
+            if overlay:
+                draw_latitudes(axes, lens_at(video.camera, index), video.camera.c2w[index], height, width)
+            axes.set_axis_off()
+            axes.set_xlim(0, width)
+            axes.set_ylim(height, 0)
+        row[0].set_title(f"{video.prompt}   ·   {_camera_words(video.camera, height, width)}", fontsize=8, loc="left", pad=4)
+        draw_path(row[-1], video.camera)
+    figure.savefig(path, dpi=110)
+    pyplot.close(figure)
+
+
+def draw_latitudes(axes: Any, lens: Lens, c2w: torch.Tensor, height: int, width: int) -> None:
+    """Draw latitude lines (the horizon thick) and up directions of a camera (4, 4) over an image on matplotlib axes."""
+    fine = max(1, round(240 / height))
+    rays = lens.rays(height * fine, width * fine, dtype=torch.float64)
+    world = rays.directions @ c2w[:3, :3].double().T
+    latitude = torch.rad2deg(torch.asin((-world[..., 1]).clamp(-1, 1))).masked_fill(~rays.valid, torch.nan).numpy()
+    u, v = (np.arange(width * fine) + 0.5) / fine, (np.arange(height * fine) + 0.5) / fine
+    for level in LATITUDES:
+        if np.nanmin(latitude) < level < np.nanmax(latitude):
+            style = {"colors": HORIZON, "linewidths": 1.6} if level == 0 else {"colors": LINES, "linewidths": 0.5}
+            axes.contour(u, v, latitude, levels=[level], **style)
+    rows, columns = 4, max(4, round(4 * width / height))
+    up = lat_up_map(lens, c2w[None].double(), rows, columns)[0]
+    across, down = np.meshgrid((np.arange(columns) + 0.5) * width / columns, (np.arange(rows) + 0.5) * height / rows)
+    axes.quiver(
+        across, down, up[..., 0], -up[..., 1], color=LINES, alpha=0.75, pivot="tail", scale=22, width=0.004, headwidth=4
+    )  # fmt: skip
+
+
+def draw_path(axes: Any, camera: Trajectory) -> None:
+    """Draw a camera path from above: where it is and where it looks, dark to bright over time."""
+    positions, forward = camera.positions.numpy()[:, [0, 2]], camera.rotations.numpy()[:, [0, 2], 2]
+    reach = max(np.ptp(positions, axis=0).max(), 0.4)
+    shade = np.linspace(0, 1, len(camera))
+    steps = np.linspace(0, len(camera) - 1, min(len(camera), 9)).round().astype(int)
+    axes.plot(*positions.T, color="#999999", linewidth=1)
+    axes.quiver(
+        *positions[steps].T, *forward[steps].T, shade[steps], cmap="viridis", scale=6, width=0.012, pivot="tail"
+    )  # fmt: skip
+    middle = (positions.min(0) + positions.max(0)) / 2
+    axes.set_xlim(middle[0] - 1.1 * reach, middle[0] + 1.1 * reach)
+    axes.set_ylim(middle[1] - 1.1 * reach, middle[1] + 1.1 * reach)
+    axes.set_aspect("equal", adjustable="datalim")
+    axes.set_xticks([])
+    axes.set_yticks([])
+    axes.set_title("from above", fontsize=7, pad=3)
+
+
+def lens_at(camera: Trajectory, index: int) -> Lens:
+    """The lens of one frame."""
+    return camera.lens[int(index)] if camera.lens.batch_shape else camera.lens
+
+
+def _camera_words(camera: Trajectory, height: int, width: int) -> str:
+    lens = lens_at(camera, 0)
+    angles = camera.angles
+    return (
+        f"{lens.kind} {float(lens.xfov(height, width)):.0f}°, pitch {float(angles.pitch[0]):.0f}°, "
+        f"roll {float(angles.roll[0]):.0f}°"
+    )

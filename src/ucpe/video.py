@@ -1,0 +1,313 @@
+"""Video files as streams of frames: read, write and inspect in constant memory."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+BT709 = 1
+"""FFmpeg's number for the colour matrix, primaries and transfer of ITU-R BT.709, which written files declare."""
+
+LIMITED, FULL = 1, 2
+"""FFmpeg's numbers for 16..235 and 0..255 luma."""
+
+
+class VideoError(ValueError):
+    """A file that is missing, damaged, or not the video it should be."""
+
+
+class Planes(NamedTuple):
+    """One 4:2:0 picture: luma and two colour planes of half its size, as views that live as long as their frame."""
+
+    luma: np.ndarray  # (H, W) uint8
+    blue: np.ndarray  # (ceil(H / 2), ceil(W / 2)) uint8
+    red: np.ndarray  # (ceil(H / 2), ceil(W / 2)) uint8
+    full_range: bool = False
+
+
+class Colors(NamedTuple):
+    """How a video's numbers mean colours (FFmpeg's enumerations), carried from input to output unchanged."""
+
+    matrix: int = BT709
+    primaries: int = BT709
+    transfer: int = BT709
+    value_range: int = LIMITED
+
+
+@dataclass(frozen=True)
+class VideoInfo:
+    """What a video file says about itself."""
+
+    height: int
+    width: int
+    fps: float
+    frames: int  # as declared, or estimated from the duration where the container does not say
+    duration: float  # seconds
+    codec: str
+    colors: Colors
+
+
+class Frame:
+    """One decoded frame: `.rgb` (H, W, 3) uint8, `.planes`, `.time` in seconds, `.index` from the start of the file."""
+
+    def __init__(self, frame: Any, index: int, time: float):
+        self._frame = frame
+        self.index = index
+        self.time = time
+
+    @property
+    def rgb(self) -> np.ndarray:
+        """The picture (H, W, 3) uint8."""
+        return self._frame.to_ndarray(format="rgb24")
+
+    @property
+    def planes(self) -> Planes:
+        """The picture's own 4:2:0 planes, converted only if the file has another pixel format."""
+        frame = self._frame
+        if frame.format.name not in ("yuv420p", "yuvj420p"):
+            frame = frame.reformat(format="yuv420p")
+        return Planes(*(_view(plane) for plane in frame.planes), full_range=int(self._frame.color_range) == FULL)
+
+
+def probe_video(path: str | Path) -> VideoInfo:
+    """Size, frame rate, length and colours of a video, without decoding it."""
+    with _open(path) as container:
+        stream = container.streams.video[0]
+        context = stream.codec_context
+        fps = float(stream.average_rate or stream.guessed_rate or 0)
+        if not context.width or not fps > 0:
+            raise VideoError(f"{path}: no readable picture size or frame rate; is the file complete?")
+        ticks = stream.duration * stream.time_base if stream.duration else Fraction(container.duration or 0, 1_000_000)
+        colors = Colors(
+            *(
+                int(value) if int(value) not in (0, 2) else BT709
+                for value in (context.colorspace, context.color_primaries, context.color_trc)
+            ),
+            FULL if int(context.color_range) == FULL else LIMITED,
+        )
+        frames = stream.frames or round(float(ticks) * fps)
+        return VideoInfo(context.height, context.width, fps, frames, float(ticks), context.name, colors)
+
+
+def read_video(
+    path: str | Path,
+    *,
+    start: int = 0,
+    frames: int | None = None,
+    threads: int = 1,
+) -> Iterator[Frame]:
+    """Frames of a video in order, from frame `start`, at most `frames` of them; memory does not grow with length."""
+    import av
+
+    if start < 0:
+        raise ValueError(f"start must be a frame number of at least 0, got {start}")
+    with _open(path) as container:
+        stream = container.streams.video[0]
+        stream.codec_context.thread_count = threads
+        stream.thread_type = "SLICE" if threads == 1 else "AUTO"
+        rate = stream.average_rate or stream.guessed_rate
+        origin = (stream.start_time or 0) * stream.time_base
+        if start and rate:
+            target = origin + Fraction(start) / rate
+            container.seek(max(int((target - 1 / rate) / stream.time_base), 0), stream=stream)
+        given, index = 0, None
+        try:
+            for frame in container.decode(stream):
+                if frames is not None and given >= frames:
+                    return
+                time = float(frame.pts * stream.time_base - origin) if frame.pts is not None else None
+                if index is None and time is not None and rate:
+                    index = round(time * float(rate))
+                index = 0 if index is None else index
+                if index >= start:
+                    given += 1
+                    yield Frame(frame, index, index / float(rate) if time is None else time)
+                index += 1
+        except (av.FFmpegError, OSError) as error:
+            raise VideoError(f"{path}: damaged after frame {start + given}: {error}") from None
+
+
+def read_frames(path: str | Path, start: int = 0, frames: int | None = None) -> np.ndarray:
+    """A whole short clip (N, H, W, 3) uint8."""
+    pictures = [frame.rgb for frame in read_video(path, start=start, frames=frames)]
+    if not pictures:
+        raise VideoError(f"{path}: no frames from number {start} on")
+    return np.stack(pictures)
+
+
+def write_video(
+    path: str | Path,
+    frames: Iterable[np.ndarray],  # (N, H, W, 3) uint8 RGB, or any iterable of (H, W, 3)
+    fps: float,
+    *,
+    crf: float = 17,
+    preset: str = "medium",
+) -> VideoInfo:
+    """Write an H.264 file of constant frame rate, decode it again to check it, and only then give it its name."""
+    writer: VideoWriter | None = None
+    try:
+        for frame in frames:
+            if writer is None:
+                height, width = np.shape(frame)[:2]
+                writer = VideoWriter(path, height, width, fps, crf=crf, preset=preset)
+            writer.write(frame)
+        if writer is None:
+            raise ValueError(f"{path}: no frames to write")
+        return writer.close()
+    except BaseException:
+        if writer is not None:
+            writer.abandon()
+        raise
+
+
+class VideoWriter:
+    """An H.264 file written frame by frame; it appears under its name only once closed, complete and checked.
+
+    The bytes depend on the frames and settings alone: one encoding thread, no time stamps of the day.
+    """
+
+    def __init__(
+        self,
+        path: str | Path,
+        height: int,
+        width: int,
+        fps: float,
+        *,
+        crf: float = 17,
+        preset: str = "medium",
+        colors: Colors | None = None,
+    ):
+        import av
+
+        self.path = Path(path)
+        self.height, self.width, self.frames = height, width, 0
+        if height < 2 or width < 2 or height % 2 or width % 2:
+            raise ValueError(f"{path}: H.264 video needs an even height and width, got {height} x {width}")
+        if not (fps > 0 and math.isfinite(fps)):
+            raise ValueError(f"{path}: fps must be positive, got {fps}")
+        self.rate = Fraction(fps).limit_denominator(1001 * 240)
+        self.colors = colors or Colors()
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        self.partial = self.path.with_name(f".{self.path.name}.partial")
+        self._container = av.open(
+            str(self.partial), "w", format="mp4", options={"movflags": "+faststart", "fflags": "+bitexact"}
+        )
+        stream = self._container.add_stream("libx264", rate=self.rate)
+        stream.width, stream.height, stream.pix_fmt = width, height, "yuv420p"
+        stream.options = {"crf": str(crf), "preset": preset, "x264-params": "threads=1", "flags": "+bitexact"}
+        context = stream.codec_context
+        context.thread_count = 1
+        context.time_base = 1 / self.rate
+        context.colorspace, context.color_primaries = self.colors.matrix, self.colors.primaries
+        context.color_trc, context.color_range = self.colors.transfer, self.colors.value_range
+        self._stream = stream
+
+    def __enter__(self) -> VideoWriter:
+        return self
+
+    def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
+        if kind is None:
+            self.close()
+        else:
+            self.abandon()
+
+    def write(self, picture: np.ndarray) -> None:
+        """Append a picture (H, W, 3) uint8 RGB."""
+        import av
+
+        picture = np.asarray(picture)
+        if picture.shape != (self.height, self.width, 3) or picture.dtype != np.uint8:
+            raise ValueError(
+                f"{self.path}: frame {self.frames} must be uint8 of shape ({self.height}, {self.width}, 3), "
+                f"got {picture.dtype} of {picture.shape}"
+            )
+        frame = av.VideoFrame.from_ndarray(np.ascontiguousarray(picture), format="rgb24")
+        frame = frame.reformat(
+            format="yuv420p",
+            dst_colorspace=self.colors.matrix,
+            dst_color_range=self.colors.value_range,
+            interpolation="BICUBIC",
+        )
+        self._encode(frame)
+
+    def write_planes(self, luma: np.ndarray, blue: np.ndarray, red: np.ndarray) -> None:
+        """Append a 4:2:0 picture in this file's colours: luma (H, W) and two planes (H / 2, W / 2), uint8."""
+        import av
+
+        frame = av.VideoFrame(self.width, self.height, "yuv420p")
+        for plane, values in zip(frame.planes, (luma, blue, red)):
+            if values.shape != (plane.height, plane.width) or values.dtype != np.uint8:
+                raise ValueError(
+                    f"{self.path}: frame {self.frames} needs uint8 planes of ({self.height}, {self.width}) and half of "
+                    f"that, got {values.dtype} of {values.shape}"
+                )
+            _view(plane)[...] = values
+        frame.color_range, frame.colorspace = self.colors.value_range, self.colors.matrix
+        self._encode(frame)
+
+    def close(self) -> VideoInfo:
+        """Finish, check the file by decoding it, and move it to its name."""
+        for packet in self._stream.encode(None):
+            self._container.mux(packet)
+        self._container.close()
+        try:
+            info = check_video(self.partial, self.frames, self.height, self.width, float(self.rate))
+        except VideoError:
+            self.abandon()
+            raise
+        with open(self.partial, "rb") as file:
+            os.fsync(file.fileno())
+        os.replace(self.partial, self.path)
+        return info
+
+    def abandon(self) -> None:
+        """Drop what was written so far."""
+        self._container.close()
+        self.partial.unlink(missing_ok=True)
+
+    def _encode(self, frame: Any) -> None:
+        frame.pts, frame.time_base = self.frames, 1 / self.rate
+        frame.pict_type = 0
+        for packet in self._stream.encode(frame):
+            self._container.mux(packet)
+        self.frames += 1
+
+
+def check_video(path: str | Path, frames: int, height: int, width: int, fps: float) -> VideoInfo:
+    """Decode a whole file and raise VideoError unless it holds exactly these frames at this constant rate."""
+    info = probe_video(path)
+    if (info.height, info.width) != (height, width):
+        raise VideoError(f"{path}: {info.height} x {info.width} pixels where {height} x {width} were meant")
+    times = [frame.time for frame in read_video(path)]
+    if len(times) != frames:
+        raise VideoError(f"{path}: {len(times)} frames where {frames} were meant")
+    if any(abs(time - index / fps) > 0.25 / fps for index, time in enumerate(times)):
+        raise VideoError(f"{path}: frames are not spaced at {fps:g} per second")
+    return info
+
+
+def _open(path: str | Path) -> Any:
+    import av
+
+    if not Path(path).is_file():
+        raise VideoError(f"{path}: no such file")
+    try:
+        container = av.open(str(path))
+    except (av.FFmpegError, OSError) as error:
+        raise VideoError(f"{path}: not a readable video ({error}); is the file complete?") from None
+    if not container.streams.video:
+        container.close()
+        raise VideoError(f"{path}: has no video stream")
+    return container
+
+
+def _view(plane: Any) -> np.ndarray:
+    """The pixels (height, width) of a PyAV plane, without a copy."""
+    return np.frombuffer(plane, np.uint8).reshape(plane.height, plane.line_size)[:, : plane.width]
