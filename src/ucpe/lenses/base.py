@@ -110,17 +110,15 @@ class Lens(ABC):
 
     def xfov(self, height: int, width: int) -> Tensor:
         """Horizontal field of view in degrees (*batch), along the row through the image centre."""
-        return self._field_of_view([(0.0, height / 2), (float(width), height / 2)], height, width)
+        return self._fields_of_view(height, width)[..., 0]
 
     def yfov(self, height: int, width: int) -> Tensor:
         """Vertical field of view in degrees (*batch), along the column through the image centre."""
-        return self._field_of_view([(width / 2, 0.0), (width / 2, float(height))], height, width)
+        return self._fields_of_view(height, width)[..., 1]
 
     def dfov(self, height: int, width: int) -> Tensor:
         """Diagonal field of view in degrees (*batch); ends at the image circle where corners see nothing."""
-        corners = [(0.0, 0.0), (float(width), float(height)), (0.0, float(height)), (float(width), 0.0)]
-        diagonals = [self._field_of_view(pair, height, width) for pair in (corners[:2], corners[2:])]
-        return torch.stack([*diagonals, self.xfov(height, width), self.yfov(height, width)]).amax(0)
+        return self._fields_of_view(height, width).amax(-1)
 
     def to(self: LensType, *args: Any, **kwargs: Any) -> LensType:
         """The same lens with its parameters on another device or in another floating dtype."""
@@ -189,22 +187,24 @@ class Lens(ABC):
             value = value.reshape(value.shape + (1,) * (like.ndim - value.ndim))
         return value
 
-    def _field_of_view(self, ends: list[tuple[float, float]], height: int, width: int) -> Tensor:
-        """Degrees from one image border, over the image centre, to the other; up to where the lens can see."""
+    def _fields_of_view(self, height: int, width: int) -> Tensor:
+        """Degrees (*batch, 4) from border to border over the image centre, up to where the lens can see.
+
+        Across, down, and along both diagonals.
+        """
         check_size(height, width)
-        border = torch.tensor(ends, dtype=widest_dtype(self.device), device=self.device)
-        border = border.expand(*self.batch_shape, 2, 2)
-        middle = torch.tensor([width / 2, height / 2], dtype=border.dtype, device=self.device).expand_as(border)
+        like = torch.zeros((), dtype=widest_dtype(self.device), device=self.device)
+        middle = torch.tensor([width / 2, height / 2]).to(like)
+        ways = torch.tensor([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0], [1.0, -1.0]]).to(like)
+        outward = (torch.stack([-ways, ways], -2) * middle).expand(*self.batch_shape, 4, 2, 2)
 
         def visible(share: Tensor) -> Tensor:
-            pixels = torch.lerp(middle[..., None, :], border[..., None, :], share[..., None])
-            return self.unproject(pixels, height, width).valid
+            return self.unproject(middle + outward[..., None, :] * share[..., None], height, width).valid
 
-        reach = furthest(visible, torch.ones_like(border[..., 0]))
-        rays = self.unproject(torch.lerp(middle, border, reach[..., None]), height, width)
-        centre = self.unproject(middle, height, width).directions
-        angles = angle_between(rays.directions, centre)
-        return torch.rad2deg(angles.sum(-1)).to(torch.get_default_dtype())
+        reach = furthest(visible, torch.ones_like(outward[..., 0]))
+        ends = self.unproject(middle + outward * reach[..., None], height, width).directions
+        centre = self.unproject(middle.expand_as(outward), height, width).directions
+        return torch.rad2deg(angle_between(ends, centre).sum(-1)).to(torch.get_default_dtype())
 
 
 def as_parameter(name: str, value: Parameter) -> Tensor:

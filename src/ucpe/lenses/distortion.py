@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from ucpe.lenses.base import Lens
-from ucpe.lenses.numerics import angle_between, invert_increasing, smallest_positive_root, widest_dtype
+from ucpe.lenses.numerics import angle_between, flatten_after, invert_increasing, smallest_positive_root, widest_dtype
 from ucpe.lenses.planar import PlanarLens
 
 RADIAL = ("k1", "k2", "k3", "k4", "k5", "k6")
@@ -58,14 +58,22 @@ class DistortedLens(PlanarLens):
         if not self._distortion.tangential:
             return super()._half_row(xfov)
         angle = torch.deg2rad(xfov.expand(self.batch_shape))
-        half, exists = self._search_row(angle.detach())
-        for _ in range(3):  # the last of these Newton steps carries the gradient of the implicit function
-            half = half.detach()
-            with torch.enable_grad():
-                leaf = half.clone().requires_grad_()
-                (slope,) = torch.autograd.grad(self._row_angle(leaf)[0].sum(), leaf)
-            half = half - (self._row_angle(half)[0] - angle) / torch.where(exists, slope, torch.ones_like(slope))
+        half, exists = self._search_row(angle)
+        for _ in range(2):
+            half = half - torch.where(exists, (self._row_angle(half)[0] - angle) / self._row_slope(half), 0)
         return half, exists
+
+    def _differentiable_half_row(self, xfov: Tensor) -> Tensor:
+        if not self._distortion.tangential:
+            return super()._differentiable_half_row(xfov)
+        half = self._solved_half_row
+        error = self._row_angle(half)[0] - torch.deg2rad(xfov.expand(self.batch_shape))
+        return half - (error - error.detach()) / self._row_slope(half)
+
+    def _row_slope(self, half: Tensor) -> Tensor:
+        with torch.enable_grad():
+            leaf = half.detach().clone().requires_grad_()
+            return torch.autograd.grad(self._row_angle(leaf)[0].sum(), leaf)[0]
 
     def _search_row(self, angle: Tensor) -> tuple[Tensor, Tensor]:
         """Half width (*batch) of the row that sees an angle in radians, or the widest visible, and whether it does."""
@@ -114,18 +122,21 @@ class PlaneDistortion:
         return torch.stack([distorted_x, distorted_y], -1), inside
 
     def invert(self, distorted: Tensor) -> tuple[Tensor, Tensor]:
-        """Plane coordinates (*batch, ..., 2) whose distortion is given, and which exist."""
-        shape = distorted.shape[:-1]
-        wide = distorted.detach().to(widest_dtype(distorted.device)).flatten(len(self._lens.batch_shape), -2)
-        x, y, reachable = self._search(*wide.unbind(-1))
-        x, y = (torch.where(reachable, value, 0).to(distorted.dtype).reshape(shape) for value in (x, y))
+        """Plane coordinates (*batch, ..., 2) whose distortion is given, and which exist.
 
+        A Newton step of zero length after the search carries the gradient of the implicit function.
+        """
         target_x, target_y = distorted.unbind(-1)
+        batch = len(self._lens.batch_shape)
+        x, y, reachable = self._search(flatten_after(target_x, batch), flatten_after(target_y, batch))
+        reachable = reachable.reshape(target_x.shape)
+        x, y = (torch.where(reachable, value.reshape(target_x.shape).to(target_x.dtype), 0) for value in (x, y))
         coefficients = self._coefficients(target_x)
         value_x, value_y = _distort(x, y, coefficients)
         fixed = {name: value.detach() for name, value in coefficients.items()}
-        step_x, step_y = _solve(*_jacobian(x, y, fixed), value_x - target_x, value_y - target_y)
-        return torch.stack([x - step_x, y - step_y], -1), reachable.reshape(shape)
+        error_x, error_y = value_x - target_x, value_y - target_y
+        step_x, step_y = _solve(*_jacobian(x, y, fixed), error_x - error_x.detach(), error_y - error_y.detach())
+        return torch.stack([x - step_x, y - step_y], -1), reachable
 
     def _search(self, target_x: Tensor, target_y: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Plane coordinates (*batch, n) whose distortion is given, and which exist."""

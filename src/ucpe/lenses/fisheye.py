@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from ucpe.lenses.base import Parameter
-from ucpe.lenses.numerics import invert_increasing, norm, smallest_positive_root, widest_dtype
+from ucpe.lenses.numerics import flatten_after, invert_increasing, norm, smallest_positive_root
 from ucpe.lenses.planar import PlanarLens
 
 
@@ -142,7 +142,7 @@ class KannalaBrandt(RadialLens):
 
     def angle(self, radius: Tensor) -> tuple[Tensor, Tensor]:
         """Angle in radians (*batch, ...) of plane radii, and which have one."""
-        target = radius.detach().to(widest_dtype(radius.device)).flatten(len(self.batch_shape))
+        target = flatten_after(radius, len(self.batch_shape))
         fixed = [self._parameter(f"k{i}", target).detach() for i in range(1, 5)]
         share = torch.linspace(0, 1, 513, dtype=target.dtype, device=target.device)
         nodes = self._spread(self._limit, target) * share
@@ -150,7 +150,9 @@ class KannalaBrandt(RadialLens):
         valid = valid.reshape(radius.shape)
         solution = torch.where(valid, solution.reshape(radius.shape).to(radius.dtype), 0)
         value, slope = self._polynomial(solution, [self._parameter(f"k{i}", radius) for i in range(1, 5)])
-        return solution - torch.where(valid, value - radius, 0) / slope.detach(), valid
+        error = torch.where(valid, value - radius, 0)
+        step = (error - error.detach()) / slope.detach().clamp(min=1e-9)  # zero, but with the implicit gradient
+        return solution - step, valid
 
     @staticmethod
     def _polynomial(angle: Tensor, coefficients: list[Tensor]) -> tuple[Tensor, Tensor]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import torch
@@ -36,6 +37,12 @@ def widest_dtype(device: torch.device) -> torch.dtype:
     return torch.float32 if device.type == "mps" else torch.float64
 
 
+def flatten_after(value: Tensor, count: int) -> Tensor:
+    """All dimensions after the first `count` as one, detached and in the widest dtype."""
+    shape = (*value.shape[:count], math.prod(value.shape[count:]))
+    return value.detach().to(widest_dtype(value.device)).reshape(shape)
+
+
 def furthest(
     visible: Callable[[Tensor], Tensor],  # (..., n) -> (..., n) bool
     end: Tensor,  # (...)
@@ -44,12 +51,12 @@ def furthest(
     low, high = torch.zeros_like(end), end
     if bool(visible(end[..., None]).all()):
         return end
-    share = torch.linspace(0, 1, 129, dtype=end.dtype, device=end.device)
-    for _ in range(7):
+    share = torch.linspace(0, 1, 513, dtype=end.dtype, device=end.device)
+    for _ in range(5):
         grid = torch.lerp(low[..., None], high[..., None], share)
         count = visible(grid).long().cumprod(-1).sum(-1, keepdim=True)
         low = grid.gather(-1, (count - 1).clamp(min=0))[..., 0]
-        high = grid.gather(-1, count.clamp(max=128))[..., 0]
+        high = grid.gather(-1, count.clamp(max=512))[..., 0]
     return low
 
 

@@ -138,6 +138,10 @@ class PlanarLens(Lens):
         plane, visible = self.to_plane(_edge_ray(xfov.expand(self.batch_shape)))
         return plane[..., 0], visible
 
+    def _differentiable_half_row(self, xfov: Tensor) -> Tensor:
+        """The half width (*batch) with its gradient in xfov and the model parameters."""
+        return self._half_row(xfov)[0]
+
     def _check_scale(self) -> None:
         for name in ("fx", "fy"):
             if name in self.parameters:
@@ -167,7 +171,7 @@ class PlanarLens(Lens):
         if "pinhole_xfov" in self.parameters:
             half_row = torch.tan(torch.deg2rad(self.parameters["pinhole_xfov"].to(like)) / 2)
         elif any(value.requires_grad for value in self.parameters.values()):
-            half_row = self._half_row(self.parameters["xfov"].to(like))[0]
+            half_row = self._differentiable_half_row(self.parameters["xfov"].to(like))
         else:
             half_row = self._solved_half_row
         focal = (width / 2 / half_row)[..., None].expand(*half_row.shape, 2)
