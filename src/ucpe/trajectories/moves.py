@@ -391,7 +391,7 @@ def _band_limited(channels: int, seconds: Tensor, lowest: float, highest: float,
     """Random signals (channels, frames) of RMS 1 about their mean between two frequencies in hertz, 0 at time 0."""
     generator = torch.Generator().manual_seed(seed)
     draw = torch.rand(2, channels, SWAYS, generator=generator, dtype=torch.float64)
-    frequency = lowest * (highest / lowest) ** draw[0]
+    frequency = lowest * (highest / lowest) ** ((torch.arange(SWAYS) + draw[0]) / SWAYS)
     phase = 2 * math.pi * draw[1]
     amplitude = 1 / frequency
     amplitude = amplitude * (2 / (amplitude * amplitude).sum(-1, keepdim=True)).sqrt()
