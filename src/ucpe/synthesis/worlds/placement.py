@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 
+from ucpe.synthesis.worlds.intersect import ROOM_X0, ROOM_X1, ROOM_Z0, ROOM_Z1
 from ucpe.synthesis.worlds.objects import make_thing
 from ucpe.synthesis.worlds.shapes import Motion, Thing
 from ucpe.synthesis.worlds.surroundings import Surroundings
@@ -19,6 +20,9 @@ STEEPEST = 0.9
 
 INDOOR_SCALE = {"ball": 0.42, "column": 0.5, "cube": 0.36}
 """Scale of outdoor objects that also stand in rooms."""
+
+WALL_GAP = 0.05
+"""Metres between furniture and the wall behind it."""
 
 CLASHING = {
     "grass": ("green",),
@@ -72,15 +76,26 @@ def furnish(
         motion = (
             Motion(hop=generator.uniform(0.6, 1.1), period=generator.uniform(1.6, 2.6)) if index in movers else None
         )
-        radius = make_thing(name, color, seed=seed, scale=scale).radius
-        x, z = math.sin(bearing), math.cos(bearing)
-        inset = radius + 0.12
-        to_x = ((place[3] if x > 0 else -place[2]) - inset) / max(abs(x), 1e-9)
-        to_z = ((place[5] if z > 0 else -place[4]) - inset) / max(abs(z), 1e-9)
-        distance = min(to_x, to_z)
-        wall_yaw = (90.0 if x > 0 else -90.0) if to_x < to_z else (0.0 if z > 0 else 180.0)
-        things.append(make_thing(name, color, (distance * x, distance * z), wall_yaw, seed, motion, scale))
+        wide, deep = make_thing(name, color, seed=seed, scale=scale).half_size
+        position, yaw = _along_wall(place, bearing, wide, deep)
+        things.append(make_thing(name, color, position, yaw, seed, motion, scale))
     return tuple(things)
+
+
+def _along_wall(place: np.ndarray, bearing: float, wide: float, deep: float) -> tuple[tuple[float, float], float]:
+    """Place (x, z) and yaw in degrees of furniture with its back to the wall that a bearing meets."""
+    east, north = math.sin(bearing), math.cos(bearing)
+    side, end = (place[ROOM_X1] if east > 0 else -place[ROOM_X0]), (place[ROOM_Z1] if north > 0 else -place[ROOM_Z0])
+    at_side = side / max(abs(east), 1e-9) < end / max(abs(north), 1e-9)
+    x = side - WALL_GAP - (deep if at_side else wide)
+    z = end - WALL_GAP - (wide if at_side else deep)
+    if at_side:
+        z = min(z, x * abs(north / east))
+        yaw = 90.0 if east > 0 else -90.0
+    else:
+        x = min(x, z * abs(east / north))
+        yaw = 0.0 if north > 0 else 180.0
+    return (math.copysign(x, east), math.copysign(z, north)), yaw
 
 
 def _bearings(count: int, generator: np.random.Generator) -> list[tuple[float, float]]:

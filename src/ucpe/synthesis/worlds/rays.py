@@ -9,10 +9,10 @@ from numba import njit
 
 
 def array(value: Any, dtype: Any) -> np.ndarray:
-    """A contiguous NumPy array of a NumPy array, a torch tensor (any device) or numbers."""
+    """A contiguous, writable NumPy array (so that compiled code needs one version) of an array, tensor or numbers."""
     if hasattr(value, "detach"):
         value = value.detach().cpu().numpy()
-    return np.ascontiguousarray(value, dtype)
+    return np.require(value, dtype, ["C", "W"])
 
 
 def unpack_rays(rays: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -23,13 +23,13 @@ def unpack_rays(rays: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         raise ValueError(f"rays need origins and directions (..., 3), got {origins.shape} and {directions.shape}")
     if valid is None:
         valid = np.ones(directions.shape[:-1], bool)
-    valid = np.ascontiguousarray(np.broadcast_to(array(valid, bool), directions.shape[:-1]))
+    valid = array(np.broadcast_to(array(valid, bool), directions.shape[:-1]), bool)
     if not np.isfinite(directions[valid]).all() or not np.isfinite(origins).all():
         raise ValueError("rays must be finite wherever they are valid")
     if origins.size == 3 or not origins.any():
         origins = origins.reshape(-1, 3)[:1].copy() if origins.size else np.zeros((1, 3), np.float32)
     else:
-        origins = np.ascontiguousarray(np.broadcast_to(origins, directions.shape))
+        origins = array(np.broadcast_to(origins, directions.shape), np.float32)
     return origins, directions, valid
 
 

@@ -161,6 +161,13 @@ class Thing:
         return max(math.hypot(shape.offset[0], shape.offset[2]) + shape.reach for shape in self.shapes)
 
     @property
+    def half_size(self) -> tuple[float, float]:
+        """Half width and half depth in metres around its position, before it is turned."""
+        wide = max(abs(shape.offset[0]) + max(shape.bottom[0], shape.top[0]) for shape in self.shapes)
+        deep = max(abs(shape.offset[2]) + max(shape.bottom[1], shape.top[1]) for shape in self.shapes)
+        return wide, deep
+
+    @property
     def height(self) -> float:
         """Height of its highest point above the ground, at rest."""
         return max(shape.offset[1] + shape.height for shape in self.shapes)

@@ -192,7 +192,7 @@ def soil(look, noise, x, z, span):
 
 @_small
 def spot(x, z, cell, span):
-    """Cover 0..1 by a pebble, tuft or stain, at most one in each square cell of the ground, and its random shade 0..1."""
+    """Cover 0..1 by a pebble, tuft or stain, at most one in each square cell of the ground, and its random shade."""
     u, v = x / cell, z / cell
     i, j = math.floor(u), math.floor(v)
     chance = hash_pair(i, j)

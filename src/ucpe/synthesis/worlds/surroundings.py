@@ -125,7 +125,7 @@ LIGHTS: dict[str, Light] = {
 SOILS: dict[str, tuple[int, tuple[int, int, int], tuple[int, int, int], tuple[int, int, int]]] = {
     "grass": (GRASS, (70, 108, 40), (140, 164, 66), (196, 190, 96)),
     "sand": (SAND, (206, 170, 112), (232, 206, 156), (134, 106, 78)),
-    "snow": (SNOW, (200, 208, 222), (146, 170, 206), (104, 108, 122)),
+    "snow": (SNOW, (216, 221, 230), (170, 188, 214), (104, 108, 122)),
     "earth": (EARTH, (138, 70, 44), (176, 104, 66), (196, 142, 104)),
     "paving": (PAVING, (132, 134, 140), (186, 182, 172), (84, 82, 80)),
 }
@@ -189,8 +189,8 @@ def room(
     _check("floor", floor, FLOORS)
     around = outdoors(sky, "grass", skyline, generator)
     place, look = around.place, around.look
-    width, height, depth = size or generator.uniform((9.5, 3.4, 9.5), (12.5, 4.0, 12.5))
-    left, back = (-extent / 2 + generator.uniform(-0.4, 0.4) for extent in (width, depth))
+    width, height, depth = size or generator.uniform((10.6, 2.9, 10.6), (12.6, 3.3, 12.6))
+    left, back = (-extent / 2 + generator.uniform(-0.2, 0.2) for extent in (width, depth))
     place[INDOOR] = 1.0
     place[ROOM_X0], place[ROOM_X1], place[ROOM_Z0], place[ROOM_Z1] = left, left + width, back, back + depth
     place[CEILING_Y] = EYE_HEIGHT - height
@@ -256,7 +256,7 @@ def _skyline(skyline: str, generator: np.random.Generator) -> tuple[np.ndarray, 
     turn = generator.uniform(-math.pi, math.pi)
     layers, profiles, colors, styles = [], [], [], []
     for radius, style, low, high, hues in SKYLINE_LAYERS[skyline]:
-        shape = _profile(style, azimuth, generator)
+        shape = _profile(style, generator)
         height = radius * (low + (high - low) * shape)
         layers.append((radius, float(height.max()) * (1 + 1e-6)))
         profiles.append(height)
@@ -265,31 +265,32 @@ def _skyline(skyline: str, generator: np.random.Generator) -> tuple[np.ndarray, 
     return np.array(layers), np.array(profiles, np.float32), np.array(colors, np.float32), np.array(styles)
 
 
-def _profile(style: int, azimuth: np.ndarray, generator: np.random.Generator) -> np.ndarray:
+def _profile(style: int, generator: np.random.Generator) -> np.ndarray:
     """Relative heights 0..1 of a silhouette around the horizon."""
+    heights = np.zeros(PROFILE_STEPS)
     if style == CITY:
-        heights = np.zeros(len(azimuth))
         angle = 0
-        while angle < len(azimuth):
+        while angle < PROFILE_STEPS:
             width = int(generator.uniform(50, 130))
             heights[angle : angle + width] = generator.beta(1.2, 1.6)
             angle += width + int(generator.uniform(0, 14))
         return heights
-    rough = {HILLS: 3.2, MOUNTAINS: 1.15, FOREST: 1.6}[style]
-    top = {HILLS: 14, MOUNTAINS: 160, FOREST: 60}[style]
-    heights = np.zeros(len(azimuth))
-    for frequency in range(1 if style == HILLS else 2, top):
-        phase = generator.uniform(0, 2 * math.pi)
-        heights += frequency**-rough * generator.uniform(0.5, 1.0) * np.cos(frequency * azimuth + phase)
+    lowest, highest, fall = {HILLS: (1, 14, 3.2), MOUNTAINS: (2, 160, 1.15), FOREST: (2, 60, 1.6)}[style]
+    frequency = np.arange(lowest, highest)
+    strength = frequency**-fall * generator.uniform(0.5, 1.0, len(frequency))
+    waves = np.zeros(PROFILE_STEPS // 2 + 1, complex)
+    waves[lowest:highest] = strength * np.exp(2j * math.pi * generator.uniform(0, 1, len(frequency)))
+    heights = np.fft.irfft(waves)
     if style == MOUNTAINS:
         heights = -np.abs(heights - np.quantile(heights, 0.55))
     heights = (heights - heights.min()) / np.ptp(heights)
     if style == FOREST:
-        crowns = np.zeros(len(azimuth))
-        for _ in range(420):
-            centre, spread = generator.uniform(0, len(azimuth)), generator.uniform(9, 18)
-            away = np.abs((np.arange(len(azimuth)) - centre + len(azimuth) / 2) % len(azimuth) - len(azimuth) / 2)
-            crowns = np.maximum(crowns, generator.uniform(0.35, 1.0) * np.clip(1 - away / spread, 0, 1))
+        count = 420
+        centre, spread = generator.uniform(0, PROFILE_STEPS, (count, 1)), generator.uniform(9, 18, (count, 1))
+        steps = np.floor(centre) + np.arange(-18, 20)
+        crown = generator.uniform(0.35, 1.0, (count, 1)) * np.clip(1 - np.abs(steps - centre) / spread, 0, 1)
+        crowns = np.zeros(PROFILE_STEPS)
+        np.maximum.at(crowns, steps.astype(int) % PROFILE_STEPS, crown)
         heights = 0.45 * heights + 0.55 * crowns
     return heights
 
@@ -348,7 +349,7 @@ def _windows(place: np.ndarray, order: np.ndarray, generator: np.random.Generato
         for index in range(count):
             middle = low + (index + 0.5) * step
             openings.append(
-                (wall, middle - width / 2, middle + width / 2, place[CEILING_Y] + 0.6, place[GROUND_Y] - 0.9)
+                (wall, middle - width / 2, middle + width / 2, place[CEILING_Y] + 0.5, place[GROUND_Y] - 0.85)
             )
     return np.array(openings)
 

@@ -10,7 +10,26 @@ from typing import Any, Literal, Protocol
 import numpy as np
 
 from ucpe.synthesis.worlds import words as vocabulary
-from ucpe.synthesis.worlds.intersect import A0, GROUND_Y, HEIGHT, RADIUS, X, Y, Z
+from ucpe.synthesis.worlds.intersect import (
+    A0,
+    A1,
+    ARCH,
+    B0,
+    B1,
+    BLOCK,
+    CEILING_Y,
+    COS,
+    GROUND_Y,
+    HEIGHT,
+    ROOM_X0,
+    ROOM_X1,
+    ROOM_Z0,
+    ROOM_Z1,
+    SIN,
+    X,
+    Y,
+    Z,
+)
 from ucpe.synthesis.worlds.placement import furnish, scatter
 from ucpe.synthesis.worlds.rays import array, finer_rays, ray_widths, unpack_rays
 from ucpe.synthesis.worlds.rendering import Caster, FlatRays, WorldImage
@@ -153,24 +172,25 @@ class World:
 
     def clearance(self, points: Any, time: float = 0.0) -> np.ndarray:
         """Lower bound (...) of the distance in metres from points (..., 3) to any surface; negative inside or below."""
-        points = array(points, np.float64)
+        x, y, z = np.moveaxis(array(points, np.float64), -1, 0)
         place = self.surroundings.place
-        free = place[0] - points[..., 1]
+        free = place[GROUND_Y] - y
         if self.kind == "indoor":
-            walls = (
-                points[..., 0] - place[2],
-                place[3] - points[..., 0],
-                points[..., 2] - place[4],
-                place[5] - points[..., 2],
-            )
-            free = np.minimum.reduce([free, points[..., 1] - place[6], *walls])
+            walls = (x - place[ROOM_X0], place[ROOM_X1] - x, z - place[ROOM_Z0], place[ROOM_Z1] - z)
+            free = np.minimum.reduce([free, y - place[CEILING_Y], *walls])
         packed = self.packed(time)
-        for row in packed.shapes:
-            reach = np.sqrt(max(row[RADIUS] ** 2 - (row[HEIGHT] / 2) ** 2, row[A0] ** 2))
-            side = np.hypot(points[..., 0] - row[X], points[..., 2] - row[Z]) - reach
-            rise = np.maximum(row[Y] - row[HEIGHT] - points[..., 1], points[..., 1] - row[Y])
-            outside = np.hypot(np.maximum(side, 0), np.maximum(rise, 0))
-            free = np.minimum(free, outside + np.minimum(np.maximum(side, rise), 0))
+        for row, kind in zip(packed.shapes, packed.kinds, strict=True):
+            across, along = x - row[X], z - row[Z]
+            if kind in (BLOCK, ARCH):
+                wide, deep = (row[A0], row[B0]) if kind == ARCH else (max(row[A0], row[A1]), max(row[B0], row[B1]))
+                side = np.abs(row[COS] * across - row[SIN] * along) - wide
+                end = np.abs(row[SIN] * across + row[COS] * along) - deep
+            else:
+                side = end = np.hypot(across, along) - max(row[A0], row[A1], row[B0])
+            rise = np.maximum(row[Y] - row[HEIGHT] - y, y - row[Y])
+            flat = np.hypot(np.maximum(side, 0), np.maximum(end, 0)) if kind in (BLOCK, ARCH) else np.maximum(side, 0)
+            inside = np.minimum(np.maximum(np.maximum(side, end), rise), 0)
+            free = np.minimum(free, np.hypot(flat, np.maximum(rise, 0)) + inside)
         return free
 
     def packed(self, time: float = 0.0) -> Packed:
@@ -199,7 +219,7 @@ class World:
         _check_samples(samples)
         if widths is None:
             widths = ray_widths(directions, valid) if valid.ndim >= 2 else 0.0
-        widths = np.broadcast_to(array(widths, np.float32), valid.shape)
+        widths = array(np.broadcast_to(array(widths, np.float32), valid.shape), np.float32)
         caster = Caster(self, time, threads)
         flat = _flat(origins, directions, valid)
         width = valid.shape[-1] if valid.ndim >= 2 else 1
