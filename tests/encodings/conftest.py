@@ -124,11 +124,13 @@ def dense_operator(
                     block = torch.linalg.inv(pose)
                 if encoding == "prope":
                     lifted = torch.eye(4, dtype=torch.float64)
-                    to_unit = torch.tensor([[1 / width, 0, -0.5], [0, 1 / height, -0.5], [0, 0, 1]]).double()
+                    to_unit = torch.tensor(
+                        [[1 / width, 0, -0.5], [0, 1 / height, -0.5], [0, 0, 1]], dtype=torch.float64
+                    )
                     lifted[:3, :3] = to_unit @ lens.intrinsics(height, width).double()
                     block = lifted @ block
                 camera_channels = head_dim // 2 if rope else head_dim
-                parts = [torch.kron(torch.eye(camera_channels // 4, dtype=torch.float64), block)]
+                parts = [torch.kron(torch.eye(camera_channels // 4, dtype=torch.float64), block.contiguous())]
                 if rope:
                     parts += [_dense_rope(u, head_dim // 4), _dense_rope(v, head_dim // 4)]
                 matrices.append(torch.block_diag(*parts))
@@ -147,11 +149,13 @@ def attend_densely(
 ) -> Tensor:
     """D Attn(D^T Q, D^-1 K, D^-1 V) with explicit matrices and an explicit softmax."""
     inverse = torch.linalg.inv(key_matrix)
-    logits = torch.einsum("...qc,qcd,kde,...ke->...qk", query, query_matrix, inverse, key) / query.shape[-1] ** 0.5
+    keys = torch.einsum("kde,...ke->...kd", inverse, key)
+    logits = torch.einsum("...qc,qcd,...kd->...qk", query, query_matrix, keys) / query.shape[-1] ** 0.5
     weights = torch.softmax(logits.masked_fill(~keep, -torch.inf), dim=-1).nan_to_num(0)
     if not transform_value:
         return weights @ value
-    return torch.einsum("qcd,...qk,kde,...ke->...qc", query_matrix, weights, inverse, value)
+    values = torch.einsum("kde,...ke->...kd", inverse, value)
+    return torch.einsum("qcd,...qd->...qc", query_matrix, weights @ values)
 
 
 def split_einsum_concatenate(x: Tensor, operator: Operator, blocks: Tensor, sign: float) -> Tensor:

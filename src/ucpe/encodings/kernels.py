@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from threading import Thread
 from typing import Any
 
@@ -27,26 +28,38 @@ def apply_blocks_cpu(
     x = x.detach().reshape(-1, heads, tokens, head_dim)
     x = x if x.stride(-1) == 1 else x.contiguous()
     output = torch.empty_like(x)
-    blocks = blocks.detach().expand(*batch, *blocks.shape[-3:]).reshape(-1, *blocks.shape[-3:])
-    no_angles = x.new_zeros(0, 0) if cosine is None or sine is None else None
-    turns = [(angle if no_angles is None else no_angles).detach().numpy() for angle in (cosine, sine)]  # type: ignore
-    arguments = (x.numpy(), output.numpy(), blocks.numpy(), *turns, tokens_per_block, transpose, forward)
+    blocks = blocks.detach().expand(*batch, *blocks.shape[-3:]).reshape(-1, *blocks.shape[-3:]).contiguous()
+    angles = [x.new_zeros(0, 0) if angle is None else angle.contiguous() for angle in (cosine, sine)]
+    arguments = (
+        *(_memory(x), x.stride(), _memory(output), output.stride(), tuple(x.shape)),
+        *(blocks.numpy(), *(angle.detach().numpy() for angle in angles)),
+        *(tokens_per_block, transpose, forward),
+    )
 
     threads = max(1, min(torch.get_num_threads(), x.numel() // VALUES_PER_THREAD))
     bounds = [tokens * i // threads for i in range(threads + 1)]
-    others = [Thread(target=_apply, args=(*arguments, low, high)) for low, high in zip(bounds[1:], bounds[2:])]
+    others = [Thread(target=_apply, args=(*arguments, low, high)) for low, high in pairwise(bounds[1:])]
     for other in others:
         other.start()
-    _apply(*arguments, bounds[0], bounds[1])
+    _apply(*arguments, bounds[0], bounds[1])  # type: ignore
     for other in others:
         other.join()
     return output.reshape(*batch, heads, tokens, head_dim)
 
 
+def _memory(tensor: Tensor) -> Any:
+    """The memory a tensor spans, flat, so that the kernel is compiled once for all layouts."""
+    span = 1 + sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride()))
+    return tensor.as_strided((span,), (1,)).numpy()
+
+
 @numba.njit(nogil=True, fastmath={"contract"}, error_model="numpy", cache=True)
 def _apply(
     x: Any,
+    x_stride: tuple[int, int, int, int],
     output: Any,
+    output_stride: tuple[int, int, int, int],
+    shape: tuple[int, int, int, int],
     blocks: Any,
     cosine: Any,
     sine: Any,
@@ -56,13 +69,14 @@ def _apply(
     start: int,
     stop: int,
 ) -> None:
-    batch, heads, _, head_dim = x.shape
+    batch, heads, _, head_dim = shape
     quarter = cosine.shape[1] // 2
     groups = head_dim // 4 - quarter
     for b in range(batch):
         for h in range(heads):
             for token in range(start, stop):
-                row, target = x[b, h, token], output[b, h, token]
+                row = x[b * x_stride[0] + h * x_stride[1] + token * x_stride[2] :]
+                target = output[b * output_stride[0] + h * output_stride[1] + token * output_stride[2] :]
                 m = blocks[b, token // tokens_per_block]
                 a0, a1, a2, a3 = m[0, 0], m[0, 1], m[0, 2], m[0, 3]
                 b0, b1, b2, b3 = m[1, 0], m[1, 1], m[1, 2], m[1, 3]
