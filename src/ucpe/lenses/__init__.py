@@ -2,7 +2,9 @@
 
 from ucpe.lenses.base import Lens, Rays, pixel_grid
 from ucpe.lenses.families import FAMILIES, LensFamily, sample_lens
+from ucpe.lenses.files import lens_from_dict, load_lens, save_lens
 from ucpe.lenses.fisheye import Equidistant, Equisolid, KannalaBrandt, Orthographic, RadialLens, Stereographic
+from ucpe.lenses.models import MODELS, lens_by_name
 from ucpe.lenses.panoramic import Equirectangular, OmniStereo
 from ucpe.lenses.pinhole import BrownConrady, Pinhole
 from ucpe.lenses.planar import PlanarLens
@@ -11,6 +13,7 @@ from ucpe.lenses.unified import EUCM, UCM, DoubleSphere, Mei
 __all__ = [
     "EUCM",
     "FAMILIES",
+    "MODELS",
     "UCM",
     "BrownConrady",
     "DoubleSphere",
@@ -28,6 +31,10 @@ __all__ = [
     "RadialLens",
     "Rays",
     "Stereographic",
+    "lens_by_name",
+    "lens_from_dict",
+    "load_lens",
     "pixel_grid",
     "sample_lens",
+    "save_lens",
 ]

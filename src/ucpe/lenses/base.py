@@ -146,11 +146,15 @@ class Lens(ABC):
         numbers = {name: value.detach().cpu().tolist() for name, value in self.parameters.items()}
         return {"model": self.kind, **self.settings, **numbers}
 
-    def save(self, path: str | Path) -> None:
-        """Write the lens to a .json or .yaml file that `ucpe.load_lens` reads."""
+    def save(self, path: str | Path, format: str | None = None, *, height: int = 480, width: int = 832) -> None:
+        """Write the lens to a .json or .yaml file that `ucpe.load_lens` reads, or in another tool's format.
+
+        Formats in pixels ("kalibr", "opencv", "colmap", "transforms") are written for the image size of the lens's
+        calibration, or for height x width if it has none.
+        """
         from ucpe.lenses.files import save_lens
 
-        save_lens(self, path)
+        save_lens(self, path, format, height, width)
 
     def __repr__(self) -> str:
         def show(value: Tensor) -> str:

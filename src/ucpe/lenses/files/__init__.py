@@ -1,0 +1,71 @@
+"""The calibration files people have: one reader and writer per format, recognised by content."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from ucpe.lenses.base import Lens
+from ucpe.lenses.files.colmap import Colmap, read_cameras
+from ucpe.lenses.files.document import Section, read_mapping
+from ucpe.lenses.files.kalibr import Kalibr
+from ucpe.lenses.files.native import Native, lens_from_dict
+from ucpe.lenses.files.opencv import OpenCV
+from ucpe.lenses.files.transforms import Transforms, lens_from_transforms, lens_to_transforms
+
+__all__ = [
+    "FORMATS",
+    "lens_from_dict",
+    "lens_from_transforms",
+    "lens_to_transforms",
+    "load_lens",
+    "read_cameras",
+    "save_lens",
+]
+
+COLMAP = Colmap()
+MAPPINGS = (Native(), Kalibr(), OpenCV(), Transforms())
+
+FORMATS = {format.name: format for format in (*MAPPINGS, COLMAP)}
+"""Every format by name."""
+
+
+def load_lens(path: str | Path, camera: str | int | None = None) -> Lens:
+    """Read a lens from a calibration: Kalibr, OpenCV, COLMAP, transforms.json or our own JSON/YAML.
+
+    `camera` chooses one of several: Kalibr's cam0, COLMAP's number. Every format is converted to our convention, in
+    which the centre of pixel (0, 0) is (0.5, 0.5).
+    """
+    path = Path(path)
+    if not path.exists():
+        raise FileNotFoundError(f"no file or folder {path}")
+    camera = None if camera is None else str(camera)
+    if path.is_dir() or COLMAP.recognises(path):
+        return COLMAP.read(path, camera)
+    data = read_mapping(path)
+    for format in MAPPINGS:
+        if format.recognises(data):
+            try:
+                return format.read(Section(data, str(path)), camera)
+            except ValueError as error:
+                complete = str(error).startswith(str(path))
+                raise ValueError(str(error) if complete else f"{path}: {error}") from None
+    known = "; ".join(format.description for format in FORMATS.values())
+    raise ValueError(f"{path}: not a calibration of a known format ({known}); its keys are {', '.join(data)}")
+
+
+def save_lens(lens: Lens, path: str | Path, format: str | None = None, height: int = 480, width: int = 832) -> None:
+    """Write a lens; `height` and `width` are the image that other formats' pixels are for, if the lens has none.
+
+    Without a format, cameras.txt is COLMAP's, transforms.json is nerfstudio's, and any other .json, .yaml or .yml ours.
+    """
+    path = Path(path)
+    if format is None:
+        format = {"cameras.txt": "colmap", "transforms.json": "transforms"}.get(path.name, "ucpe")
+    if format not in FORMATS:
+        raise ValueError(f"format must be one of {', '.join(FORMATS)}, got {format!r}")
+    if format == "ucpe" and path.suffix.lower() not in (".json", ".yaml", ".yml"):
+        raise ValueError(f"a lens is saved as .json or .yaml, got {path.name!r}")
+    if format != "ucpe" and lens.batch_shape:
+        raise ValueError(f"{format} holds one lens, not a batch of shape {tuple(lens.batch_shape)}: index it first")
+    size = lens.settings.get("height", height), lens.settings.get("width", width)
+    FORMATS[format].write(lens, path, *size)
