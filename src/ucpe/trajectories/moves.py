@@ -6,6 +6,7 @@ level, whatever way the camera is tilted; "right" and "forward" are the first ca
 
 from __future__ import annotations
 
+import inspect
 import itertools
 import math
 from collections.abc import Callable, Sequence
@@ -280,10 +281,13 @@ class Moves:
         if name not in NAMED_MOVES:
             raise ValueError(f"no move {name!r}; there are {', '.join(NAMED_MOVES)}")
         method, amounts = NAMED_MOVES[name]
-        try:
-            return getattr(cls, method)(lens, **{**amounts, **options})
-        except TypeError as error:
-            raise ValueError(f"move {name!r}: {error}") from None
+        constructor = getattr(cls, method)
+        taken = [key for key in inspect.signature(constructor).parameters if key not in ("lens", "shot")]
+        taken += Shot.__annotations__
+        unknown = [key for key in options if key not in taken]
+        if unknown:
+            raise ValueError(f"move {name!r} takes {', '.join(taken)}, not {unknown[0]}")
+        return constructor(lens, **{**amounts, **options})
 
 
 NAMED_MOVES: dict[str, tuple[str, dict[str, float]]] = {

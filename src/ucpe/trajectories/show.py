@@ -31,16 +31,16 @@ def show_trajectory(
     path: str | Path,
     *,
     title: str = "",
-    frusta: int = 7,
+    views: int = 7,
     height: int = 480,
     width: int = 832,
 ) -> None:
     """Draw a trajectory to a .png (or .svg, .pdf) picture or a self-contained .html page.
 
-    `frusta` cameras are drawn along the way, each as the lens sees an image of height x width.
+    `views` cameras are drawn along the way, each as the lens sees an image of height x width.
     """
     path = Path(path)
-    scene = _scene(trajectory, title or path.stem, frusta, height, width)
+    scene = _scene(trajectory, title or path.stem, views, height, width)
     path.parent.mkdir(parents=True, exist_ok=True)
     if path.suffix.lower() in (".html", ".htm"):
         _page(scene).write_html(path, include_plotlyjs=True, full_html=True)
@@ -96,7 +96,7 @@ class _Scene:
         return lines[0], lines[1]
 
 
-def _scene(trajectory: Trajectory, title: str, frusta: int, height: int, width: int) -> _Scene:
+def _scene(trajectory: Trajectory, title: str, drawn: int, height: int, width: int) -> _Scene:
     settings = trajectory.lens.settings
     height, width = settings.get("height", height), settings.get("width", width)
     trajectory = trajectory.to(device="cpu", dtype=torch.float64)
@@ -104,7 +104,7 @@ def _scene(trajectory: Trajectory, title: str, frusta: int, height: int, width: 
     extent = float(np.linalg.norm(path.max(0) - path.min(0)))
     size = FRUSTUM_SHARE * extent if extent > 1e-9 else 1.0
     moves = extent > 1e-9 or trajectory.maximum_rotation() > 1e-3 or bool(trajectory.lens.batch_shape)
-    count = min(frusta, len(trajectory)) if moves else 1
+    count = min(drawn, len(trajectory)) if moves else 1
     frames = sorted({round(i * (len(trajectory) - 1) / max(count - 1, 1)) for i in range(count)})
     lens = trajectory.lens
     shared = None if lens.batch_shape else frustum(lens, height, width)

@@ -15,9 +15,11 @@ from ucpe.trajectories.formats.captioned import (
     read_near_depths,
     read_panshot,
 )
+from ucpe.trajectories.formats.colmap import Colmap
 from ucpe.trajectories.formats.kitti import KITTI
 from ucpe.trajectories.formats.native import Native
 from ucpe.trajectories.formats.realestate10k import RealEstate10K
+from ucpe.trajectories.formats.transforms import Transforms
 from ucpe.trajectories.formats.tum import TUM
 from ucpe.trajectories.trajectory import DEFAULT_FPS, DEFAULT_LENS, Trajectory
 
@@ -37,7 +39,8 @@ __all__ = [
 ]
 
 FORMATS: dict[str, TrajectoryFormat] = {
-    format.name: format for format in (Native(), RealEstate10K(), TUM(), KITTI(), PanShotArray(), ViPE())
+    format.name: format
+    for format in (Native(), RealEstate10K(), Transforms(), Colmap(), TUM(), KITTI(), PanShotArray(), ViPE())
 }
 """Every format by name."""
 
@@ -89,6 +92,10 @@ def _format(name: str) -> TrajectoryFormat:
 
 
 def _format_for(path: Path) -> str:
+    if path.name == "transforms.json":
+        return "nerfstudio"
+    if path.is_dir() or not path.suffix:
+        return "colmap"
     if path.suffix.lower() in FORMAT_OF_SUFFIX:
         return FORMAT_OF_SUFFIX[path.suffix.lower()]
     raise ValueError(f"the name {path.name!r} does not tell the format; say format=, one of\n{_known()}")

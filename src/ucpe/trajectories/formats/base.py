@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -183,6 +184,11 @@ def frame_rate(
 def number(value: float) -> str:
     """Shortest text that reads back as the same number."""
     return repr(float(value))
+
+
+def natural_order(name: str) -> list[tuple[int, str]]:
+    """Key that sorts frame_10 after frame_9."""
+    return [(int(part), "") if part.isdigit() else (-1, part) for part in re.split(r"(\d+)", str(name))]
 
 
 def _lines(path: Path) -> list[str]:

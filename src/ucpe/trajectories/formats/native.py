@@ -8,6 +8,7 @@ from pathlib import Path
 import torch
 
 from ucpe.lenses import Lens
+from ucpe.lenses.files import lens_from_dict
 from ucpe.trajectories.formats.base import ImageSize, Recording, peek_json, poses_of_array, read_json, write_atomically
 from ucpe.trajectories.trajectory import Trajectory
 
@@ -51,8 +52,6 @@ class Native:
 
 
 def _lens_from_dict(path: Path, description: dict) -> Lens:
-    from ucpe.lenses.files import lens_from_dict
-
     try:
         numbers = {
             name: torch.tensor(value, dtype=torch.float64) if isinstance(value, list) else value

@@ -1,0 +1,141 @@
+"""`ucpe trajectory`: show and convert camera paths."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import tyro
+
+from ucpe.cli.cameras import CameraOptions
+
+if TYPE_CHECKING:
+    from ucpe.lenses import Lens
+    from ucpe.trajectories import Trajectory
+
+AMOUNTS = ("degrees", "distance", "radius", "height", "factor", "seed", "pitch", "yaw", "roll")
+
+
+@dataclass
+class Show:
+    """Draw a path file or a move: path and views in 3D, from above, and pitch, yaw and roll over time."""
+
+    source: Annotated[str, tyro.conf.Positional]
+    """A path file (RealEstate10K, transforms.json, COLMAP, TUM, KITTI, npy, npz, our JSON) or a move (orbit, ...)."""
+    output: Annotated[Path, tyro.conf.arg(aliases=["-o"])] = Path("trajectory.png")
+    """Picture (.png, .svg, .pdf) or a page to turn with the mouse (.html)."""
+    lens: str | None = None
+    """Lens by name (pinhole, wide, fisheye, ...) or a calibration file. [default: the path file's, else pinhole]"""
+    xfov: float | None = None
+    """Horizontal field of view in degrees, instead of the named lens's own."""
+    xi: float | None = None
+    """UCM distortion, instead of the named lens's own."""
+    frames: int | None = None
+    """Number of frames. [default: the path file's, else 81]"""
+    fps: float | None = None
+    """Frames per second. [default: the path file's, else 16]"""
+    degrees: float | None = None
+    """Amount of a pan, tilt, roll, orbit, arc, spiral or handheld move."""
+    distance: float | None = None
+    """Amount of a dolly, truck, pedestal, crane or dolly-zoom, in near-plane depths."""
+    radius: float | None = None
+    """Radius of an orbit, arc or spiral, in near-plane depths."""
+    height: float | None = None
+    """Rise of a crane or spiral, in near-plane depths."""
+    factor: float | None = None
+    """Amount of a zoom."""
+    seed: int | None = None
+    """Which handheld shake."""
+    pitch: float | None = None
+    """A move's first frame looks up by this many degrees."""
+    yaw: float | None = None
+    """A move's first frame looks right by this many degrees."""
+    roll: float | None = None
+    """A move's first frame is tilted clockwise by this many degrees."""
+    title: str | None = None
+    """Heading. [default: the move or file name]"""
+    views: int = 7
+    """Cameras drawn along the path."""
+
+
+@dataclass
+class Convert:
+    """Convert a path file to another format, known by its name or given with --format."""
+
+    source: Annotated[Path, tyro.conf.Positional]
+    """File or folder to read; its format is recognised by content."""
+    target: Annotated[Path, tyro.conf.Positional]
+    """File or folder to write: .json (ours), transforms.json, .npy (PanShot), .npz (ViPE), a folder (COLMAP), .txt."""
+    format: str | None = None
+    """ucpe, realestate10k, nerfstudio, colmap, tum, kitti, panshot or vipe; a .txt needs it."""
+    lens: str | None = None
+    """Lens by name or calibration file, instead of the file's."""
+    xfov: float | None = None
+    """Horizontal field of view in degrees, instead of the named lens's own."""
+    xi: float | None = None
+    """UCM distortion, instead of the named lens's own."""
+    frames: int | None = None
+    """Resample the whole path to this many frames."""
+    fps: float | None = None
+    """Resample to this frame rate at the same speed; with --frames, the rate they are played at."""
+    scale: float | None = None
+    """Multiply translations, for example by 1 / near-plane depth."""
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Parse the command line and run."""
+    command = tyro.extras.subcommand_cli_from_dict(
+        {"show": Show, "convert": Convert}, args=arguments, prog="ucpe trajectory"
+    )
+    if isinstance(command, Show):
+        show(command)
+    else:
+        convert(command)
+
+
+def show(command: Show) -> None:
+    """Draw a file or a move."""
+    from ucpe.trajectories.show import show_trajectory
+
+    trajectory = _trajectory(command)
+    title = command.title or Path(command.source).stem.replace("-", " ")
+    show_trajectory(trajectory, command.output, title=title, views=command.views)
+    print(command.output)
+
+
+def convert(command: Convert) -> None:
+    """Read one format, write another."""
+    from ucpe.trajectories import Trajectory
+
+    trajectory = Trajectory.load(command.source, lens=_lens(command))
+    trajectory = _resampled(trajectory, command.frames, command.fps)
+    if command.scale is not None:
+        trajectory = trajectory.scaled(command.scale)
+    trajectory.save(command.target, format=command.format)
+    print(command.target)
+
+
+def _trajectory(command: Show) -> Trajectory:
+    from ucpe.trajectories import DEFAULT_LENS, NAMED_MOVES, Trajectory
+
+    amounts: dict[str, Any] = {name: getattr(command, name) for name in AMOUNTS if getattr(command, name) is not None}
+    if Path(command.source).exists():
+        if amounts:
+            raise ValueError(f"--{next(iter(amounts))} is for a move, and {command.source} is a file")
+        return _resampled(Trajectory.load(command.source, lens=_lens(command)), command.frames, command.fps)
+    if command.source not in NAMED_MOVES:
+        raise ValueError(f"{command.source} is neither a file nor a move; moves are {', '.join(NAMED_MOVES)}")
+    timing = {"frames": command.frames or 81, "fps": command.fps or 16.0}
+    return Trajectory.move(command.source, _lens(command) or DEFAULT_LENS, **timing, **amounts)
+
+
+def _lens(command: Show | Convert) -> Lens | None:
+    if command.lens is None and command.xfov is None and command.xi is None:
+        return None
+    return CameraOptions(lens=command.lens, xfov=command.xfov, xi=command.xi).make_lens()
+
+
+def _resampled(trajectory: Trajectory, frames: int | None, fps: float | None) -> Trajectory:
+    return trajectory if frames is None and fps is None else trajectory.resample(frames=frames, fps=fps)

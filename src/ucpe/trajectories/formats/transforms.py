@@ -1,0 +1,92 @@
+"""transforms.json of nerfstudio, instant-ngp and Blender."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from ucpe.lenses.files import lens_from_transforms, lens_to_transforms
+from ucpe.trajectories.formats.base import (
+    ImageSize,
+    Recording,
+    image_size_of,
+    natural_order,
+    peek_json,
+    poses_of_array,
+    read_json,
+    write_atomically,
+)
+from ucpe.trajectories.trajectory import Trajectory
+
+WORLD = torch.tensor([[1.0, 0, 0, 0], [0, 0, -1, 0], [0, 1, 0, 0], [0, 0, 0, 1]], dtype=torch.float64)
+"""From a world with z up and y forward to ours with y down and z forward."""
+
+CAMERA = torch.diag(torch.tensor([1.0, -1, -1, 1], dtype=torch.float64))
+"""From our camera axes to OpenGL's: y up, z backward."""
+
+
+class Transforms:
+    """`frames` with a `transform_matrix` each, and intrinsics for all or in each.
+
+    Converted from camera-to-world with OpenGL camera axes (x right, y up, z backward: the y and z columns change
+    sign) in a world whose z is up (turned so that up is [0, -1, 0]). Frames are put in the order of their file names.
+    """
+
+    name = "nerfstudio"
+    description = "nerfstudio, instant-ngp and Blender transforms.json"
+
+    def recognises(self, path: Path) -> bool:
+        """Whether the file is a JSON object whose frames have a transform_matrix."""
+        content = peek_json(path)
+        frames = content.get("frames") if isinstance(content, dict) else None
+        return isinstance(frames, list) and any("transform_matrix" in frame for frame in frames[:1])
+
+    def read(self, path: Path) -> Recording:
+        """Poses, lens and (if the file says) frame rate."""
+        content = read_json(path)
+        frames = content.get("frames") if isinstance(content, dict) else None
+        if not isinstance(frames, list) or not frames:
+            raise ValueError(f"{path}: expected an object with a list `frames`")
+        matrices = [_matrix(frame, f"{path}, frames[{index}]") for index, frame in enumerate(frames)]
+        names = [frame.get("file_path") for frame in frames]
+        order = (
+            sorted(range(len(frames)), key=lambda i: natural_order(names[i]))
+            if all(names)
+            else list(range(len(frames)))
+        )
+        c2w = WORLD @ poses_of_array(path, torch.stack(matrices))[order] @ CAMERA
+        lens = lens_from_transforms(content, str(path)) if _has_lens(content) else None
+        if lens is not None and lens.batch_shape:
+            lens = lens[torch.tensor(order)]
+        return Recording(c2w, lens, content.get("fps"))
+
+    def write(self, trajectory: Trajectory, path: Path, size: ImageSize) -> None:
+        """Write poses, lens and frame rate; image names are frame_00000.png and so on."""
+        size = image_size_of(trajectory.lens, size)
+        matrices = (WORLD.mT @ trajectory.c2w.double() @ CAMERA).tolist()
+        frames: list[dict[str, Any]] = []
+        for index, matrix in enumerate(matrices):
+            own = trajectory.lens[index] if trajectory.lens.batch_shape else None
+            intrinsics = lens_to_transforms(own, size.height, size.width) if own else {}
+            frames.append({"file_path": f"images/frame_{index:05d}.png", "transform_matrix": matrix, **intrinsics})
+        shared = {} if trajectory.lens.batch_shape else lens_to_transforms(trajectory.lens, size.height, size.width)
+        content = {**shared, "fps": trajectory.fps, "frames": frames}
+        write_atomically(path, json.dumps(content, indent=1) + "\n")
+
+
+def _matrix(frame: Any, where: str) -> torch.Tensor:
+    try:
+        matrix = torch.tensor(frame["transform_matrix"], dtype=torch.float64)
+    except (KeyError, TypeError, ValueError):
+        matrix = torch.zeros(0)
+    if matrix.shape not in ((3, 4), (4, 4)):
+        raise ValueError(f"{where}: expected a transform_matrix of 4 rows of 4 numbers")
+    return matrix[:3]
+
+
+def _has_lens(content: dict[str, Any]) -> bool:
+    entries = [content, *content["frames"]]
+    return any(key in entry for entry in entries for key in ("fl_x", "camera_angle_x", "camera_model"))
