@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import os
+import tempfile
 from abc import abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
+from pathlib import Path
 from typing import Any, TypeVar
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, ref
 
 import torch
-from diffusers import ConfigMixin, ModelMixin
+from diffusers.configuration_utils import ConfigMixin
+from diffusers.models.modeling_utils import ModelMixin
+from huggingface_hub import hf_hub_download
+from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from ucpe.adapters.backbones import Backbone, TokenGrid, backbone_of
@@ -19,10 +25,13 @@ from ucpe.trajectories import Trajectory
 
 AdapterType = TypeVar("AdapterType", bound="Adapter")
 
-_ATTACHED: WeakKeyDictionary[nn.Module, Adapter] = WeakKeyDictionary()
+TUNED_FILE = "tuned_transformer.safetensors"
+"""Weights of the transformer that were trained along with an adapter, by their names there."""
+
+_ATTACHED: WeakKeyDictionary[nn.Module, ref[Adapter]] = WeakKeyDictionary()
 
 
-class Adapter(ModelMixin, ConfigMixin):
+class Adapter(ModelMixin, ConfigMixin):  # type: ignore[misc]
     """Weights beside a video transformer that let a camera steer it.
 
     An adapter is never a submodule of the transformer: it listens through forward hooks, and a transformer saved, moved
@@ -34,6 +43,9 @@ class Adapter(ModelMixin, ConfigMixin):
             transformer(...)
     """
 
+    tunes_transformer = False
+    """Whether this method also trains weights of the transformer, which are then saved and loaded with it."""
+
     def __init__(self) -> None:
         super().__init__()
         self._backbone: Backbone | None = None
@@ -41,11 +53,22 @@ class Adapter(ModelMixin, ConfigMixin):
         self._active: _Camera | None = None
         self._running: _Camera | None = None
         self._checkpoint: Callable[..., Any] | None = None
+        self._untuned: dict[str, Tensor] = {}
+        self._tuned: dict[str, Tensor] = {}
 
     @classmethod
-    @abstractmethod
     def for_transformer(cls: type[AdapterType], transformer: nn.Module, **options: Any) -> AdapterType:
-        """A fresh adapter that fits a transformer; its sizes are read from the transformer's config."""
+        """A fresh adapter that fits a transformer, with options of the constructor; its sizes are the transformer's."""
+        backbone = backbone_of(transformer)
+        sizes: dict[str, Any] = {
+            "backbone": backbone.transformer_class,
+            "width": backbone.width,
+            "num_blocks": len(backbone.blocks),
+            "patch_size": backbone.patch_size,
+            "temporal_stride": backbone.temporal_stride,
+            "spatial_stride": backbone.spatial_stride,
+        }
+        return cls(**{**sizes, **options})
 
     @abstractmethod
     def encode(self, cameras: Trajectory | Sequence[Trajectory], height: int, width: int) -> CameraCondition:
@@ -77,26 +100,62 @@ class Adapter(ModelMixin, ConfigMixin):
             raise ValueError("this adapter is attached already; detach() it first")
         if transformer in _ATTACHED:
             raise ValueError(
-                f"the transformer has a {type(_ATTACHED[transformer]).__name__} attached already; detach() that first"
+                f"the transformer has a {type(_ATTACHED[transformer]()).__name__} attached already; detach() that first"
             )
         self._check_fit(backbone)
+        self._tune(transformer)
         self._backbone = backbone
         self._handles = [
             transformer.register_forward_pre_hook(self._open_call, with_kwargs=True),
             transformer.register_forward_hook(self._close_call, always_call=True),
             *self._hook(backbone),
         ]
-        _ATTACHED[transformer] = self
+        _ATTACHED[transformer] = ref(self)
         return self
 
     def detach(self) -> None:
         """Take this adapter out of its transformer, which is then as it was before `attach`."""
         if self._backbone is None:
             raise ValueError("this adapter is not attached")
+        transformer = self._backbone.transformer
         for handle in self._handles:
             handle.remove()
-        del _ATTACHED[self._backbone.transformer]
+        del _ATTACHED[transformer]
         self._handles, self._backbone = [], None
+        self._untune(transformer)
+
+    def save_pretrained(  # type: ignore[override]
+        self, save_directory: str | os.PathLike[str], **kwargs: Any
+    ) -> None:
+        """Write config.json and safetensors to a directory, and the weights of the transformer that were tuned."""
+        target = Path(save_directory)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=target.parent, prefix=".") as temporary:
+            staged = Path(temporary) / target.name
+            super().save_pretrained(staged, **kwargs)
+            tuned = self._tuned
+            if self._backbone is not None:
+                tuned = {name: value.detach() for name, value in self.tuned_parameters(self._backbone.transformer)}
+            if tuned:
+                save_file({name: value.contiguous().cpu() for name, value in tuned.items()}, staged / TUNED_FILE)
+            target.mkdir(exist_ok=True)
+            for file in staged.iterdir():
+                file.replace(target / file.name)
+
+    @classmethod
+    def from_pretrained(  # type: ignore[override]
+        cls: type[AdapterType], name: str | os.PathLike[str], **kwargs: Any
+    ) -> AdapterType:
+        """Read an adapter from a directory or the hub."""
+        adapter = super().from_pretrained(name, **kwargs)
+        if cls.tunes_transformer:
+            file = Path(name, kwargs.get("subfolder") or "", TUNED_FILE)
+            if not Path(name).is_dir():
+                options = ("subfolder", "revision", "token", "cache_dir", "local_files_only")
+                chosen = {option: kwargs[option] for option in options if option in kwargs}
+                file = Path(hf_hub_download(str(name), TUNED_FILE, **chosen))
+            adapter._tuned = load_file(file) if file.exists() else {}
+        return adapter
 
     @contextmanager
     def camera(self, condition: CameraCondition) -> Iterator[None]:
@@ -107,6 +166,29 @@ class Adapter(ModelMixin, ConfigMixin):
             yield
         finally:
             self._active = before
+
+    @torch.no_grad()
+    def _tune(self, transformer: nn.Module) -> None:
+        """Put tuned weights, where this adapter has any, in place of the transformer's, which are kept."""
+        parameters = dict(self.tuned_parameters(transformer))
+        if self._tuned and self._tuned.keys() != parameters.keys():
+            raise ValueError(
+                "the tuned weights of this adapter are for another transformer: "
+                f"{listed('missing', parameters.keys() - self._tuned.keys())}; "
+                f"{listed('unexpected', self._tuned.keys() - parameters.keys())}"
+            )
+        self._untuned = {name: parameter.detach().cpu().clone() for name, parameter in parameters.items()}
+        for name, value in self._tuned.items():
+            parameters[name].copy_(value)
+
+    @torch.no_grad()
+    def _untune(self, transformer: nn.Module) -> None:
+        """Give the transformer its own weights back, and keep the tuned ones."""
+        parameters = dict(self.tuned_parameters(transformer))
+        self._tuned = {name: parameter.detach().cpu().clone() for name, parameter in parameters.items()}
+        for name, value in self._untuned.items():
+            parameters[name].copy_(value)
+        self._untuned = {}
 
     def _check_fit(self, backbone: Backbone) -> None:
         facts = {
@@ -180,12 +262,15 @@ class Adapter(ModelMixin, ConfigMixin):
         assert checkpoint is not None
         return checkpoint(run, *args)
 
-    def _condition(self, tokens: Tensor) -> CameraCondition:
-        """The condition of the running call, on the device of its tokens; the adapter's weights follow them there."""
+    def _condition(self, tokens: Tensor, weight: Tensor) -> CameraCondition:
+        """The condition of the running call on the device of its tokens, where the adapter's weights go too.
+
+        Asks a single weight of the calling block where they are: all blocks then share one compiled graph.
+        """
         if self._running is None:
             raise ValueError("a block ran outside a call of its transformer, so which camera it belongs to is unknown")
-        if self.device != tokens.device:
-            self.to(tokens.device)
+        if weight.device != tokens.device:
+            self.to(tokens.device)  # type: ignore[arg-type]
         return self._running.on(tokens.device)
 
 
@@ -194,14 +279,25 @@ class _Camera:
 
     def __init__(self, condition: CameraCondition):
         self.condition = condition
-        self.device: torch.device | None = None
 
     def on(self, device: torch.device) -> CameraCondition:
-        if device != self.device:
-            self.condition, self.device = self.condition.to(device), device
+        if device != self.condition.device:
+            self.condition = self.condition.to(device)
         return self.condition
 
 
 def as_list(cameras: Trajectory | Sequence[Trajectory]) -> list[Trajectory]:
     """Trajectories of a batch; a single one is a batch of one."""
     return [cameras] if isinstance(cameras, Trajectory) else list(cameras)
+
+
+def absolute_poses(camera: Trajectory, gravity: bool) -> Trajectory:
+    """Poses as the absolute encodings take them: relative to the first frame, or gravity-aligned with no first yaw."""
+    return camera.zero_first_yaw() if gravity else camera.relative_to_first()
+
+
+def listed(title: str, names: Iterable[str], most: int = 12) -> str:
+    """Names for an error message, the first of them if there are many."""
+    names = sorted(names)
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return f"{len(names)} {title}" + (f" ({', '.join(names[:most])}{more})" if names else "")

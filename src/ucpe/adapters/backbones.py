@@ -82,6 +82,7 @@ class Backbone(ABC):
 
 
 _BACKBONES: dict[str, type[Backbone]] = {}
+"""Known backbones by the name of their transformer's class."""
 
 
 def register(backbone: type[Backbone]) -> type[Backbone]:
@@ -201,6 +202,64 @@ class CogVideoX(Backbone):
         return block.norm2, block
 
 
+@register
+class LTX(Backbone):
+    """LTX-Video: latents arrive as a sequence of tokens, with their grid beside them."""
+
+    transformer_class = "LTXVideoTransformer3DModel"
+    temporal_stride = 8
+    spatial_stride = 32
+
+    @property
+    def width(self) -> int:
+        """Channels of a token."""
+        config = self.transformer.config
+        return config.num_attention_heads * config.attention_head_dim
+
+    @property
+    def heads(self) -> int:
+        """Self-attention heads."""
+        return self.transformer.config.num_attention_heads
+
+    @property
+    def patch_size(self) -> tuple[int, int, int]:
+        """Latent frames, rows and columns of a token."""
+        config = self.transformer.config
+        return (config.patch_size_t, config.patch_size, config.patch_size)
+
+    @property
+    def blocks(self) -> nn.ModuleList:
+        """The transformer's blocks, in order."""
+        return self.transformer.transformer_blocks
+
+    @property
+    def embedding(self) -> nn.Module:
+        """The module that turns latents into tokens."""
+        return self.transformer.proj_in
+
+    def call_shape(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[int, TokenGrid]:
+        """Batch size and token grid of a call with latents (batch, tokens, channels) and their grid."""
+        names = ("num_frames", "height", "width")
+        sizes = [args[4 + i] if len(args) > 4 + i else kwargs[name] for i, name in enumerate(names)]
+        batch = len(first_argument(args, kwargs))
+        return batch, TokenGrid(*(size // patch for size, patch in zip(sizes, self.patch_size)))
+
+    def add_to_embedding(self, embedded: Tensor, tokens: Tensor) -> Tensor:
+        """Add tokens (batch, tokens, width) to the embedded video of the same shape."""
+        return embedded + tokens
+
+    def after_attention(self, block: Any) -> tuple[nn.Module, nn.Module]:
+        """Cross-attention, which has no norm before it."""
+        return block.attn2, block.attn2
+
+
 def first_argument(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tensor:
     """The hidden states of a call, however they were passed."""
     return args[0] if args else kwargs["hidden_states"]
+
+
+def with_first_argument(
+    args: tuple[Any, ...], kwargs: dict[str, Any], value: Tensor
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Arguments of a call with the hidden states replaced, however they were passed."""
+    return ((value, *args[1:]), kwargs) if args else (args, {**kwargs, "hidden_states": value})

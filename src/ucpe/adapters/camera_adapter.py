@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from functools import partial
 from typing import Any
@@ -11,8 +12,10 @@ from diffusers.configuration_utils import register_to_config
 from torch import Tensor, nn
 
 from ucpe.adapters.attachment import Adapter, as_list
-from ucpe.adapters.backbones import Backbone, backbone_of, first_argument
+from ucpe.adapters.backbones import Backbone, backbone_of, first_argument, with_first_argument
 from ucpe.adapters.condition import CameraCondition
+from ucpe.adapters.initialisation import zeroed
+from ucpe.adapters.released import load_released, read_released, write_released
 from ucpe.encodings import ENCODINGS, Operator, camera_attention, camera_operator, lat_up_map
 from ucpe.trajectories import Trajectory
 
@@ -73,17 +76,7 @@ class CameraAdapter(Adapter):
     @classmethod
     def for_transformer(cls, transformer: nn.Module, **options: Any) -> CameraAdapter:
         """A fresh adapter that fits a transformer; options are those of the constructor."""
-        backbone = backbone_of(transformer)
-        sizes: dict[str, Any] = {
-            "width": backbone.width,
-            "num_blocks": len(backbone.blocks),
-            "base_heads": backbone.heads,
-            "backbone": backbone.transformer_class,
-            "patch_size": backbone.patch_size,
-            "temporal_stride": backbone.temporal_stride,
-            "spatial_stride": backbone.spatial_stride,
-        }
-        return cls(**{**sizes, **options})
+        return super().for_transformer(transformer, **{"base_heads": backbone_of(transformer).heads, **options})
 
     def encode(self, cameras: Trajectory | Sequence[Trajectory], height: int, width: int) -> CameraCondition:
         """The cameras of a batch of clips, one trajectory of all video frames each, for a video of that size."""
@@ -103,6 +96,21 @@ class CameraAdapter(Adapter):
         features = torch.stack(orientations) if orientations else None
         return CameraCondition(grid, len(cameras), Operator.stack(operators), features)
 
+    @classmethod
+    def from_released(cls, path: str | os.PathLike[str], **options: Any) -> CameraAdapter:
+        """An adapter from a checkpoint of the released code; options are those the file does not tell.
+
+        The two things it was trained with that differ from the paper, token positions and Up map, stay in the config.
+        """
+        found, weights = read_released(path)
+        adapter = cls(**{**found, **options})
+        load_released(adapter, weights, path)
+        return adapter.eval()
+
+    def export_released(self, path: str | os.PathLike[str]) -> None:
+        """Write a checkpoint that the released code loads."""
+        write_released(self, path)
+
     def _hook(self, backbone: Backbone) -> list[Any]:
         handles = []
         for branch, block in zip(self.blocks, backbone.blocks):
@@ -118,8 +126,8 @@ class CameraAdapter(Adapter):
                 handles.append(second.register_forward_hook(post.after))
         return handles
 
-    def _branch(self, branch: nn.Module, attention: nn.Module, tokens: Tensor) -> Tensor:
-        condition = self._condition(tokens)
+    def _branch(self, branch: Any, attention: nn.Module, tokens: Tensor) -> Tensor:
+        condition = self._condition(tokens, branch.q_proj.weight)
         backend = getattr(attention.processor, "_attention_backend", None)
         return branch(tokens, condition.operator, condition.features, backend)
 
@@ -144,11 +152,8 @@ class CameraAttention(nn.Module):
         self.q_proj = nn.Linear(width, heads * head_dim)
         self.k_proj = nn.Linear(width, heads * head_dim)
         self.v_proj = nn.Linear(width, heads * head_dim)
-        self.out_proj = nn.Linear(heads * head_dim, width)
-        self.cam_encoder = nn.Linear(3, width) if orientation else None
-        for layer in filter(None, (self.out_proj, self.cam_encoder)):
-            nn.init.zeros_(layer.weight)
-            nn.init.zeros_(layer.bias)
+        self.out_proj = zeroed(nn.Linear(heads * head_dim, width))
+        self.cam_encoder = zeroed(nn.Linear(3, width)) if orientation else None
 
     def forward(
         self,
@@ -214,10 +219,3 @@ def add_to_first(output: Any, added: Tensor) -> Any:
     if isinstance(output, tuple):
         return (output[0] + added.to(output[0].dtype), *output[1:])
     return output + added.to(output.dtype)
-
-
-def with_first_argument(
-    args: tuple[Any, ...], kwargs: dict[str, Any], value: Tensor
-) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Arguments of a call with the hidden states replaced, however they were passed."""
-    return ((value, *args[1:]), kwargs) if args else (args, {**kwargs, "hidden_states": value})

@@ -28,6 +28,13 @@ class CameraCondition:
     operator: Operator | None = None
     features: Tensor | None = None
 
+    @property
+    def device(self) -> torch.device:
+        """Where the encoded cameras are."""
+        encoded = self.features if self.operator is None else self.operator.blocks
+        assert encoded is not None
+        return encoded.device
+
     def __len__(self) -> int:
         return self.batch
 

@@ -18,7 +18,7 @@ def load_adapter(source: str | Path) -> Adapter:
     if str(source).endswith(".bin"):
         return CameraAdapter.from_released(source)
     try:
-        name = Adapter.load_config(str(source)).get("_class_name")
+        name = dict(Adapter.load_config(str(source))).get("_class_name")  # type: ignore[arg-type]
     except OSError as error:
         raise OSError(f"cannot load an adapter from {source}: {str(error).splitlines()[0]}") from None
     if name not in KINDS:

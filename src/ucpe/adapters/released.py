@@ -1,0 +1,100 @@
+"""The checkpoint layout of the paper's released code, read and written."""
+
+from __future__ import annotations
+
+import os
+import re
+import warnings
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from safetensors.torch import load_file
+from torch import Tensor
+
+from ucpe.adapters.attachment import listed
+
+if TYPE_CHECKING:
+    from ucpe.adapters.camera_adapter import CameraAdapter
+
+RELEASED_NAME = re.compile(r"pipe\.dit\.blocks\.(\d+)\.cam_self_attn\.(\w+\.(?:weight|bias))")
+"""Name of a released weight: its block, and its name within the branch."""
+
+RELEASED_GEOMETRY = {"token_position": "corner", "up_map": "released"}
+"""What the released weights were trained with: tokens at their top left corner, and an Up map slightly off."""
+
+HEAD_DIM = 128
+"""Channels of a head of every Wan transformer."""
+
+
+def read_released(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    """Constructor options and weights of a `CameraAdapter` from a released checkpoint."""
+    state = _read_state(Path(path))
+    matches = {name: RELEASED_NAME.fullmatch(name) for name in state}
+    weights = {f"blocks.{int(m[1])}.{m[2]}": state[name] for name, m in matches.items() if m}
+    unexpected = [name for name, match in matches.items() if not match]
+    first = next((weights[name] for name in weights if name.endswith(".q_proj.weight")), None)
+    if first is None or first.ndim != 2:
+        raise ValueError(f"{path} is no released camera adapter: {listed('unexpected', unexpected)}")
+    inner, width = first.shape
+    compression = max(1, width // inner)
+    options = {
+        "width": width,
+        "num_blocks": 1 + max(int(match[1]) for match in matches.values() if match),
+        "base_heads": width // HEAD_DIM,
+        "compression": compression,
+        "orientation": any(".cam_encoder." in name for name in weights),
+        **RELEASED_GEOMETRY,
+    }
+    heads = max(1, width // HEAD_DIM // compression)
+    if inner % heads == 0:
+        options |= {"heads": heads, "head_dim": inner // heads}
+    return options, weights | {name: state[name] for name in unexpected}
+
+
+def load_released(adapter: CameraAdapter, weights: dict[str, Tensor], path: str | os.PathLike[str]) -> None:
+    """Copy released weights into an adapter, or raise naming what is missing, unexpected or of another shape."""
+    expected = adapter.state_dict()
+    reshaped = [
+        f"{name}: {tuple(weights[name].shape)}, expected {tuple(value.shape)}"
+        for name, value in expected.items()
+        if name in weights and weights[name].shape != value.shape
+    ]
+    missing, unexpected = expected.keys() - weights.keys(), weights.keys() - expected.keys()
+    if missing or unexpected or reshaped:
+        raise ValueError(
+            f"{path} does not fit a camera adapter of {adapter.config['num_blocks']} blocks: "
+            f"{listed('missing', missing)}; {listed('unexpected', unexpected)}; {listed('of another shape', reshaped)}"
+        )
+    adapter.load_state_dict(weights)
+
+
+def write_released(adapter: CameraAdapter, path: str | os.PathLike[str]) -> None:
+    """Write an adapter as a checkpoint that the released code loads."""
+    for name, value in RELEASED_GEOMETRY.items():
+        if adapter.config[name] != value:
+            warnings.warn(
+                f"this adapter was made with {name}={adapter.config[name]!r}, the released code runs it with {value!r}"
+            )
+    state = {}
+    for name, value in adapter.state_dict().items():
+        blocks, index, rest = name.split(".", 2)
+        state[f"pipe.dit.{blocks}.{index}.cam_self_attn.{rest}"] = value.detach().cpu().contiguous()
+    temporary = Path(f"{path}.tmp")
+    torch.save(state, temporary)
+    temporary.replace(path)
+
+
+def _read_state(path: Path) -> dict[str, Tensor]:
+    if path.suffix == ".safetensors":
+        return load_file(path)
+    try:
+        state = torch.load(path, map_location="cpu", weights_only=True)
+    except OSError:
+        raise
+    except Exception as error:
+        raise ValueError(f"{path} holds more than weights, or is damaged, and was not loaded: {error}") from None
+    state = state.get("state_dict", state) if isinstance(state, dict) else state
+    if not isinstance(state, dict) or not all(isinstance(value, Tensor) for value in state.values()):
+        raise ValueError(f"{path} holds no state dict of named tensors")
+    return state
