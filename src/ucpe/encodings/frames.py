@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from ucpe.lenses.base import Lens, Rays, check_size, pixel_grid
-from ucpe.lenses.numerics import norm
+from ucpe.lenses.numerics import norm, widest_dtype
 
 Frame: TypeAlias = Literal["paper", "transport"]
 Position: TypeAlias = Literal["center", "corner"]
@@ -112,11 +112,11 @@ def identity_where(condition: Tensor, transform: Tensor) -> Tensor:
 
 
 def as_poses(c2w: Tensor) -> Tensor:
-    """Camera poses (..., N, 4, 4) in float64, or ValueError if they are none."""
+    """Camera poses (..., N, 4, 4) in float64 where the device has it, or ValueError if they are none."""
     if not isinstance(c2w, Tensor) or c2w.ndim < 3 or c2w.shape[-2:] != (4, 4):
         found = tuple(c2w.shape) if isinstance(c2w, Tensor) else type(c2w).__name__
         raise ValueError(f"c2w must be a tensor of camera-to-world matrices of shape (..., N, 4, 4), got {found}")
-    poses = c2w.to(torch.float64)
+    poses = c2w.to(widest_dtype(c2w.device))
     with torch.no_grad():
         rotation = poses[..., :3, :3]
         error = (rotation @ rotation.mT - torch.eye(3, dtype=poses.dtype, device=poses.device)).abs().amax((-2, -1))
