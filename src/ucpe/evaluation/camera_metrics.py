@@ -1,0 +1,134 @@
+"""Errors of orientation and lens: pitch, roll, vertical field of view, and distortion (supplement C)."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+
+from ucpe.evaluation.estimators.base import LENS_NUMBERS, Calibration, LensModel
+from ucpe.lenses import UCM, Lens
+from ucpe.lenses.base import pixel_grid
+from ucpe.trajectories import Trajectory
+
+METRIC_NAMES = {"pitch": "PitchErr", "roll": "RollErr", "yfov": "FoVErr", "xfov": "XFoVErr", "xi": "XiErr"} | {
+    "k1": "K1Err",
+    "k2": "K2Err",
+}
+"""Metric of each number of a calibration; FoV is the vertical field of view, as in the paper."""
+
+LARGEST_FIT_ERROR = 2.0
+"""Root mean square error in degrees up to which a lens counts as expressed by another model."""
+
+LARGEST_RADIAL_ANGLE = 85.0
+"""Angle in degrees from the optical axis up to which the radial model is asked to follow a lens."""
+
+
+def calibration_errors(estimated: Calibration, wanted: Calibration) -> dict[str, float]:
+    """Mean absolute errors over the frames both hold; degrees, and the units of the lens numbers.
+
+    A lens that should not change is compared by its medians over the frames; NaN on either side leaves a metric out.
+    """
+    if estimated.model != wanted.model:
+        raise ValueError(f"cannot compare a {estimated.model} calibration with a {wanted.model} one")
+    frames, ours, theirs = np.intersect1d(estimated.frames, wanted.frames, return_indices=True)
+    if len(frames) == 0:
+        raise ValueError("the two calibrations have no frame in common")
+    errors = {}
+    for name in ("pitch", "roll"):
+        difference = np.abs(wrapped(getattr(estimated, name)[ours] - getattr(wanted, name)[theirs]))
+        if np.isfinite(difference).any():
+            errors[METRIC_NAMES[name]] = float(np.nanmean(difference))
+    for name in LENS_NUMBERS[estimated.model]:
+        got, expected = estimated.lens[name][ours], wanted.lens[name][theirs]
+        known = np.isfinite(got) & np.isfinite(expected)
+        if known.any():
+            constant = np.ptp(expected[known]) < 1e-9
+            difference = (
+                np.median(got[known]) - np.median(expected[known]) if constant else got[known] - expected[known]
+            )
+            errors[METRIC_NAMES[name]] = float(np.mean(np.abs(difference)))
+    return errors
+
+
+def commanded_calibration(
+    camera: Trajectory, model: LensModel, height: int, width: int, *, gravity: bool = True
+) -> Calibration:
+    """What a perfect calibrator of a lens model would say about a camera, in images of height x width.
+
+    Without `gravity` (paths relative to a first frame of unknown tilt) pitch and roll are NaN.
+    """
+    angles = camera.angles
+    unknown = np.full(len(camera), np.nan)
+    pitch, roll = (
+        (angle.double().cpu().numpy() for angle in (angles.pitch, angles.roll)) if gravity else (unknown, unknown)
+    )
+    numbers, details = lens_numbers(camera.lens, model, height, width)
+    lens = {name: np.broadcast_to(value, len(camera)).copy() for name, value in numbers.items()}
+    return Calibration(model, np.arange(len(camera)), pitch, roll, lens, details)
+
+
+def lens_numbers(lens: Lens, model: LensModel, height: int, width: int) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+    """LENS_NUMBERS (*batch) of a lens in a model it may have to be fitted to, and the fit's angular error in degrees.
+
+    A lens that the model cannot express (a fisheye as radial) has NaN numbers.
+    """
+    if lens.batch_shape:
+        entries = [lens_numbers(lens[index], model, height, width) for index in range(lens.batch_shape[0])]
+        stacked = {name: np.stack([numbers[name] for numbers, _ in entries]) for name in LENS_NUMBERS[model]}
+        return stacked, {"fit_rms": max(details["fit_rms"] for _, details in entries)}
+    if model == "radial":
+        fit = fit_radial(lens, height, width)
+        yfov = np.degrees(2 * np.arctan(height / 2 / fit.focal))
+        numbers, rms = {"yfov": yfov, "k1": fit.k1, "k2": fit.k2}, fit.rms
+    else:
+        yfov, xfov = (float(angle) for angle in (lens.yfov(height, width), lens.xfov(height, width)))
+        if isinstance(lens, UCM):
+            xi, rms = float(lens.parameters["xi"]), 0.0
+        else:
+            nearest = lens.fit(UCM, height, width)
+            xi, rms = float(nearest.lens.parameters["xi"]), float(nearest.rms)
+        numbers = {"yfov": yfov, "xfov": xfov, "xi": xi}
+    expressed = rms <= LARGEST_FIT_ERROR
+    return {name: np.array(value if expressed else np.nan) for name, value in numbers.items()}, {"fit_rms": rms}
+
+
+class RadialFit(NamedTuple):
+    """Pixel radius = focal (r + k1 r^3 + k2 r^5) of r = tan(angle), nearest to a lens; error in degrees."""
+
+    focal: float  # pixels
+    k1: float
+    k2: float
+    rms: float
+
+
+def fit_radial(lens: Lens, height: int, width: int) -> RadialFit:
+    """The radial model of calibration tools (square pixels, centred) nearest to a lens in pixels: linear least squares.
+
+    `Lens.fit` searches all eight Brown-Conrady parameters by angles; this model has two, and a closed form.
+    """
+    rows, columns = 48, max(round(48 * width / height), 8)
+    pixels = pixel_grid(rows, columns, torch.float64) * torch.tensor([width / columns, height / rows])
+    rays = lens.unproject(pixels, height, width)
+    angles = torch.atan2(rays.directions[..., :2].norm(dim=-1), rays.directions[..., 2])
+    used = rays.valid & (angles < np.radians(LARGEST_RADIAL_ANGLE))
+    centre = torch.tensor([width / 2, height / 2], dtype=torch.float64)
+    distance = (pixels - centre).norm(dim=-1)[used].numpy()
+    angle = angles[used].numpy()
+    radius = np.tan(angle)
+    powers = np.stack([radius, radius**3, radius**5], axis=1)
+    solution = np.linalg.lstsq(powers, distance, rcond=None)[0]
+    focal, cubic, quintic = solution.tolist()
+    order = np.argsort(distance)
+    error = np.degrees(np.interp(powers @ solution, distance[order], angle[order]) - angle)
+    missed = 1 - used.sum().item() / max(rays.valid.sum().item(), 1)
+    rms = float(np.sqrt(np.mean(error**2))) if missed == 0 and focal > 0 else np.inf
+    return RadialFit(focal, cubic / focal, quintic / focal, rms)
+
+
+def wrapped(
+    degrees: np.ndarray,  # (...)
+) -> np.ndarray:
+    """Angles in [-180, 180)."""
+    return (degrees + 180) % 360 - 180

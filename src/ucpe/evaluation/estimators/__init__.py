@@ -1,0 +1,1 @@
+"""Camera estimators, one file each, behind two small protocols."""

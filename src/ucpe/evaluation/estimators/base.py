@@ -1,0 +1,146 @@
+"""What an estimator is: from a video to poses, or from frames to orientation and lens."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from typing import Any, Literal, Protocol
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ucpe.lenses import Lens
+
+LensModel = Literal["radial", "ucm"]
+LENS_NUMBERS: dict[str, tuple[str, ...]] = {"radial": ("yfov", "k1", "k2"), "ucm": ("yfov", "xfov", "xi")}
+"""Lens numbers of each model: vertical field of view in degrees and distortion.
+
+`yfov` of the radial model is 2 atan(height / 2 fy), as calibration tools report it; that of UCM is the true angle.
+"""
+
+
+class EstimationFailure(Exception):
+    """An estimator could not say anything about a video; the message is the reason, and is counted in the report."""
+
+
+@dataclass
+class Clip:
+    """Decoded frames with their times."""
+
+    name: str
+    frames: np.ndarray  # (N, H, W, 3) uint8
+    times: np.ndarray  # (N,) seconds from the first frame, increasing
+
+    @property
+    def height(self) -> int:
+        """Rows of a frame."""
+        return self.frames.shape[1]
+
+    @property
+    def width(self) -> int:
+        """Columns of a frame."""
+        return self.frames.shape[2]
+
+    @property
+    def duration(self) -> float:
+        """Seconds from the first frame to the last."""
+        return float(self.times[-1])
+
+
+@dataclass
+class PoseEstimate:
+    """Camera-to-world poses of some frames of a video, in a world of unknown frame and scale."""
+
+    c2w: Tensor  # (M, 4, 4) float64
+    frames: np.ndarray  # (M,) increasing frame numbers
+    near_depth: float | None = None
+    """Near-plane depth of the view in the estimate's own units, if it knows it."""
+    metric: bool = False
+    """Whether translations divided by `near_depth` are in the units of the command, so that speeds compare."""
+    details: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass
+class Calibration:
+    """Orientation and lens of some frames of a video; degrees, and the numbers of a lens model."""
+
+    model: LensModel
+    frames: np.ndarray  # (M,) increasing frame numbers
+    pitch: np.ndarray  # (M,) positive looks up
+    roll: np.ndarray  # (M,) positive tilts the camera clockwise as seen from behind
+    lens: dict[str, np.ndarray]  # (M,) each, keys LENS_NUMBERS[model]; NaN where unknown
+    details: dict[str, Any] = field(default_factory=dict)
+
+
+class PoseEstimator(Protocol):
+    """Estimates camera motion from a video whose lens is known."""
+
+    name: str
+
+    def estimate(self, clip: Clip, lens: Lens) -> PoseEstimate:
+        """Poses of a clip taken with a lens of batch shape () or (N,); raises EstimationFailure with a reason."""
+
+    def describe(self) -> dict[str, Any]:
+        """Versions and settings that determine the result, plain enough for JSON."""
+
+    def floor(self) -> dict[str, float] | None:
+        """Own error by metric on videos of known cameras, or None if it was not measured."""
+
+
+class Calibrator(Protocol):
+    """Estimates orientation and lens of single frames."""
+
+    name: str
+    model: LensModel
+
+    def estimate(self, clip: Clip) -> Calibration:
+        """Orientation and lens of the frames of a clip; raises EstimationFailure with a reason."""
+
+    def describe(self) -> dict[str, Any]:
+        """Versions and settings that determine the result, plain enough for JSON."""
+
+    def floor(self) -> dict[str, float] | None:
+        """Own error by metric on videos of known cameras, or None if it was not measured."""
+
+
+def pose_to_plain(estimate: PoseEstimate) -> dict[str, Any]:
+    """Numbers and lists that `pose_from_plain` turns back into the estimate."""
+    return {
+        "c2w": estimate.c2w.tolist(),
+        "frames": estimate.frames.tolist(),
+        "near_depth": estimate.near_depth,
+        "metric": estimate.metric,
+        "details": estimate.details,
+    }
+
+
+def pose_from_plain(plain: dict[str, Any]) -> PoseEstimate:
+    """The estimate of `pose_to_plain`."""
+    c2w = torch.tensor(plain["c2w"], dtype=torch.float64)
+    return PoseEstimate(c2w, np.asarray(plain["frames"]), plain["near_depth"], plain["metric"], plain["details"])
+
+
+def calibration_to_plain(calibration: Calibration) -> dict[str, Any]:
+    """Numbers and lists that `calibration_from_plain` turns back into the calibration; NaN becomes None."""
+    plain = asdict(calibration)
+    plain["lens"] = {name: _without_nan(values) for name, values in calibration.lens.items()}
+    return plain | {name: getattr(calibration, name).tolist() for name in ("frames", "pitch", "roll")}
+
+
+def calibration_from_plain(plain: dict[str, Any]) -> Calibration:
+    """The calibration of `calibration_to_plain`."""
+    lens = {name: np.array([np.nan if v is None else v for v in values]) for name, values in plain["lens"].items()}
+    arrays = {name: np.asarray(plain[name]) for name in ("frames", "pitch", "roll")}
+    return Calibration(plain["model"], lens=lens, details=plain["details"], **arrays)
+
+
+def angles_of_up(
+    up: np.ndarray,  # (..., 3)
+) -> tuple[np.ndarray, np.ndarray]:
+    """Pitch and roll (...) in degrees of cameras that see the world's up direction at `up` in their own frame."""
+    x, y, z = np.moveaxis(up / np.linalg.norm(up, axis=-1, keepdims=True), -1, 0)
+    return np.degrees(np.arctan2(z, np.hypot(x, y))), np.degrees(np.arctan2(-x, -y))
+
+
+def _without_nan(values: np.ndarray) -> list[float | None]:
+    return [None if np.isnan(value) else float(value) for value in values]

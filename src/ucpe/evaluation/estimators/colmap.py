@@ -1,0 +1,369 @@
+"""Poses by structure from motion with pycolmap: `ucpe evaluate --pose colmap` (the default).
+
+Frames are rectified to a pinhole with the commanded lens, whose intrinsics are then held fixed; features are matched
+in sequence. The map is built from several starts, since a flat scene has two motions that explain most of it, and the
+one that agrees with most matches is kept. A video whose matches a rotation explains as well has no structure to
+triangulate: its rotations are estimated from the matches and its translation is zero.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.metadata
+import tempfile
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+
+from ucpe.evaluation.estimators.base import Clip, EstimationFailure, PoseEstimate
+from ucpe.evaluation.pose_metrics import displacement
+from ucpe.evaluation.rectification import LARGEST_XFOV, rectify_video
+from ucpe.lenses import Lens, Pinhole
+
+MATCH_PIXELS = 0.6
+"""Standard deviation of where features are found."""
+
+INLIER_PIXELS = 1.5
+"""How far a match may lie from where a motion puts it."""
+
+PARALLAX = (0.01, 5.0)
+"""Displacement, in near-plane depths of the view, that a map must show to be believed where a rotation fits as well."""
+
+AGREEMENT = 0.9
+"""Share of matches it must then agree with."""
+
+NEAR_PERCENTILE = 25
+"""Percentile of the depths seen by a frame that is its near-plane depth (supplement A.2)."""
+
+
+@dataclass(frozen=True)
+class ColmapSettings:
+    """What determines the result."""
+
+    seeds: tuple[int, ...] = (0, 1, 2)
+    """Random seeds of the mapper, one for each start; the map with most frames and agreeing matches is kept."""
+    angles: tuple[float, ...] = (1.0, 4.0, 8.0)
+    """Least triangulation angle in degrees of the first pair of each start."""
+    overlap: int = 10
+    """Frames ahead that each frame is matched with; further ones at powers of two."""
+    max_features: int = 2048
+    largest_xfov: float = LARGEST_XFOV
+    """Field of view in degrees at which rectified views are capped."""
+    seconds: int = 300
+    """Time limit of one mapping."""
+    threads: int = 1
+
+
+class PairMatches(NamedTuple):
+    """Matches between two frames that agree on an essential matrix."""
+
+    first: int
+    second: int
+    before: np.ndarray  # (M, 3) unit rays
+    after: np.ndarray  # (M, 3)
+    essential: np.ndarray  # (3, 3)
+
+
+class ColmapEstimator:
+    """Structure from motion with known intrinsics."""
+
+    name = "colmap"
+
+    def __init__(self, settings: ColmapSettings | None = None):
+        try:
+            import pycolmap
+        except ImportError:
+            raise ValueError("pose from COLMAP needs pycolmap: pip install 'ucpe[colmap]'") from None
+        self.settings = settings or ColmapSettings()
+        pycolmap.logging.minloglevel = pycolmap.logging.FATAL.value
+
+    def describe(self) -> dict[str, Any]:
+        """Version and settings."""
+        settings = asdict(self.settings)
+        settings.pop("threads")
+        return {"name": self.name, "pycolmap": importlib.metadata.version("pycolmap"), **settings}
+
+    def floor(self) -> dict[str, float] | None:
+        """Not measured in general: it depends on the footage; `ucpe evaluate` measures it on given references."""
+        return None
+
+    def estimate(self, clip: Clip, lens: Lens) -> PoseEstimate:
+        """Poses of the frames that structure from motion could place."""
+        if len(clip.frames) < 2:
+            raise EstimationFailure("motion needs at least two frames")
+        frames, pinhole, valid = rectify_video(clip.frames, lens, self.settings.largest_xfov)
+        with tempfile.TemporaryDirectory(prefix="ucpe-colmap-") as folder, _quiet():
+            workspace = Path(folder)
+            counts = self._match(workspace, frames, valid, pinhole)
+            pairs = _read_matches(workspace / "matches.db", pinhole, clip.height, clip.width)
+            if not pairs:
+                raise EstimationFailure(
+                    f"no two frames could be matched (median {np.median(counts):.0f} features per frame)"
+                )
+            pixel = 1 / float(pinhole.intrinsics(clip.height, clip.width)[0, 0])
+            return self._estimate(workspace, pairs, len(frames), pixel)
+
+    def _estimate(self, workspace: Path, pairs: list[PairMatches], frames: int, pixel: float) -> PoseEstimate:
+        """The rotation that explains all matches, if there is one, or the best map; `pixel` is in radians."""
+        generator = np.random.default_rng(self.settings.seeds[0])
+        fits = {pair[:2]: fit_rotation(pair.before, pair.after, INLIER_PIXELS * pixel, generator) for pair in pairs}
+        rotates = prefers_rotation(pairs, fits, MATCH_PIXELS * pixel)
+        starts = list(zip(self.settings.seeds, self.settings.angles))
+        if not rotates:
+            mapped = self._map(workspace, pairs, INLIER_PIXELS * pixel, starts)
+            if mapped is None:
+                raise EstimationFailure("no initial pair could be triangulated from any start")
+            return mapped
+        turned = _rotation_estimate(fits, frames)
+        mapped = self._map(workspace, pairs, INLIER_PIXELS * pixel, starts[:1])
+        if mapped is None or not _shows_parallax(mapped, turned):
+            return turned
+        return self._map(workspace, pairs, INLIER_PIXELS * pixel, starts) or turned
+
+    def _match(self, workspace: Path, frames: np.ndarray, valid: np.ndarray, pinhole: Pinhole) -> np.ndarray:
+        """Extract and match features; returns the number of features of every frame."""
+        import cv2
+        import pycolmap
+
+        images, masks, database = workspace / "images", workspace / "masks", workspace / "matches.db"
+        images.mkdir()
+        masks.mkdir()
+        for index, (frame, seen) in enumerate(zip(frames, valid)):
+            cv2.imwrite(str(images / _image_name(index)), np.ascontiguousarray(frame[..., ::-1]))
+            eroded = cv2.erode(seen.astype(np.uint8) * 255, np.ones((5, 5), np.uint8), borderValue=255)
+            cv2.imwrite(str(masks / f"{_image_name(index)}.png"), eroded)
+        matrix = pinhole.intrinsics(*frames.shape[1:3])
+        camera = (matrix[0, 0], matrix[1, 1], matrix[0, 2], matrix[1, 2])
+        reader = pycolmap.ImageReaderOptions()
+        reader.camera_model = "PINHOLE"
+        reader.camera_params = ",".join(f"{float(value):.9g}" for value in camera)
+        reader.mask_path = masks
+        extraction = pycolmap.FeatureExtractionOptions()
+        extraction.num_threads, extraction.use_gpu = self.settings.threads, False
+        extraction.sift.max_num_features = self.settings.max_features
+        pycolmap.extract_features(
+            database,
+            images,
+            camera_mode=pycolmap.CameraMode.SINGLE,
+            reader_options=reader,
+            extraction_options=extraction,
+            device=pycolmap.Device.cpu,
+        )
+        with pycolmap.Database.open(database) as opened:
+            counts = np.array([opened.num_keypoints_for_image(image.image_id) for image in opened.read_all_images()])
+        if np.median(counts) < 8:
+            raise EstimationFailure(f"too little texture: a median of {np.median(counts):.0f} features per frame")
+        matching = pycolmap.FeatureMatchingOptions()
+        matching.num_threads, matching.use_gpu = self.settings.threads, False
+        pairing = pycolmap.SequentialPairingOptions()
+        pairing.overlap, pairing.num_threads = self.settings.overlap, self.settings.threads
+        verification = pycolmap.TwoViewGeometryOptions()
+        verification.ransac.random_seed = self.settings.seeds[0]
+        pycolmap.match_sequential(database, matching, pairing, verification, device=pycolmap.Device.cpu)
+        return counts
+
+    def _map(
+        self, workspace: Path, pairs: list[PairMatches], tolerance: float, starts: list[tuple[int, float]]
+    ) -> PoseEstimate | None:
+        """The best of several incremental maps, by frames, then by the share of matches that agree with it."""
+        best: PoseEstimate | None = None
+        tried: list[dict[str, Any]] = []
+        for seed, angle in starts:
+            reconstruction = self._map_once(workspace, seed, angle)
+            if reconstruction is None:
+                tried.append({"seed": seed, "frames": 0})
+                continue
+            estimate = _poses(reconstruction)
+            agreement = epipolar_agreement(estimate, pairs, tolerance)
+            estimate.details |= {"method": "mapping", "agreement": round(agreement, 4)}
+            tried.append({"seed": seed, "frames": len(estimate.frames), "agreement": round(agreement, 4)})
+            if best is None or _quality(estimate) > _quality(best):
+                best = estimate
+        if best is not None:
+            best.details["starts"] = tried
+        return best
+
+    def _map_once(self, workspace: Path, seed: int, angle: float) -> Any:
+        import pycolmap
+
+        output = workspace / f"map-{seed}"
+        output.mkdir(exist_ok=True)
+        options = pycolmap.IncrementalPipelineOptions()
+        options.random_seed = options.mapper.random_seed = options.triangulation.random_seed = seed
+        options.num_threads = options.mapper.num_threads = self.settings.threads
+        options.multiple_models, options.min_model_size, options.extract_colors = False, 3, False
+        options.ba_refine_focal_length = options.ba_refine_principal_point = options.ba_refine_extra_params = False
+        options.mapper.abs_pose_refine_focal_length = options.mapper.abs_pose_refine_extra_params = False
+        options.mapper.init_min_tri_angle, options.mapper.init_min_num_inliers = angle, 50
+        # Far points are kept: they pin the rotation that a flat foreground leaves ambiguous.
+        options.triangulation.min_angle = options.mapper.filter_min_tri_angle = 0.1
+        options.mapper.ba_local_min_tri_angle = 1.0
+        options.mapper.filter_max_reproj_error, options.mapper.abs_pose_max_error = 2.0, 4.0
+        options.max_runtime_seconds = self.settings.seconds
+        maps = pycolmap.incremental_mapping(workspace / "matches.db", workspace / "images", output, options)
+        return max(maps.values(), key=lambda found: found.num_reg_images(), default=None)
+
+
+def _quality(estimate: PoseEstimate) -> tuple[int, float]:
+    return len(estimate.frames), estimate.details["agreement"]
+
+
+def _shows_parallax(mapped: PoseEstimate, turned: PoseEstimate) -> bool:
+    """Whether a map may be believed although a rotation fits the matches as well."""
+    parallax = displacement(mapped.c2w) / (mapped.near_depth or np.inf)
+    agrees = mapped.details["agreement"] >= AGREEMENT and len(mapped.frames) >= len(turned.frames)
+    return agrees and PARALLAX[0] < parallax < PARALLAX[1]
+
+
+def _poses(reconstruction: Any) -> PoseEstimate:
+    """Camera-to-world poses of the registered frames, and the near-plane depth of the map."""
+    points = {key: point.xyz for key, point in reconstruction.points3D.items()}
+    found = []
+    for image in reconstruction.images.values():
+        if not image.has_pose:
+            continue
+        centre = image.projection_center()
+        world_from_camera = np.eye(4)
+        world_from_camera[:3] = image.cam_from_world().inverse().matrix()
+        seen = [points[point.point3D_id] for point in image.points2D if point.has_point3D()]
+        depth = np.percentile(np.linalg.norm(np.array(seen) - centre, axis=1), NEAR_PERCENTILE) if seen else np.nan
+        found.append((_frame_number(image.name), world_from_camera, depth))
+    found.sort(key=lambda row: row[0])
+    depths = np.array([row[2] for row in found])
+    near = float(np.nanmedian(depths)) if np.isfinite(depths).any() else None
+    c2w = torch.from_numpy(np.stack([row[1] for row in found]))
+    return PoseEstimate(c2w, np.array([row[0] for row in found]), near, details={"points": len(points)})
+
+
+def epipolar_agreement(estimate: PoseEstimate, pairs: list[PairMatches], tolerance: float) -> float:
+    """Share of all matches whose rays meet, within `tolerance` radians, under the estimated motion."""
+    poses = dict(zip(estimate.frames.tolist(), estimate.c2w.numpy()))
+    agreeing = total = 0
+    for pair in pairs:
+        total += len(pair.before)
+        if pair.first in poses and pair.second in poses:
+            motion = np.linalg.inv(poses[pair.second]) @ poses[pair.first]
+            essential = np.cross(np.eye(3), motion[:3, 3]).T @ motion[:3, :3]
+            agreeing += int((epipolar_distance(essential, pair.before, pair.after) < tolerance).sum())
+    return agreeing / max(total, 1)
+
+
+def epipolar_distance(
+    essential: np.ndarray,  # (3, 3)
+    before: np.ndarray,  # (M, 3)
+    after: np.ndarray,  # (M, 3)
+) -> np.ndarray:
+    """Sampson distance (M,) in radians of ray pairs from an epipolar geometry; zero motion explains nothing."""
+    forward, backward = before @ essential.T, after @ essential
+    size = np.sqrt((forward * forward).sum(1) + (backward * backward).sum(1))
+    product = np.abs((after * forward).sum(1))
+    return np.where(size > 1e-12, product / np.maximum(size, 1e-12), np.inf)
+
+
+def prefers_rotation(
+    pairs: list[PairMatches], fits: dict[tuple[int, int], tuple[np.ndarray, float]], deviation: float
+) -> bool:
+    """Whether a rotation describes most pairs far apart better than a moving camera does.
+
+    Decided by Torr's geometric robust information criterion, with feature positions off by `deviation` radians.
+    """
+    gaps = np.array([pair.second - pair.first for pair in pairs])
+    votes = []
+    for pair in (pair for pair, gap in zip(pairs, gaps) if gap >= np.percentile(gaps, 60)):
+        rotation, _ = fits[pair.first, pair.second]
+        turned = np.linalg.norm(pair.before @ rotation.T - pair.after, axis=1) / deviation
+        moved = epipolar_distance(pair.essential, pair.before, pair.after) / deviation
+        count = len(pair.before)
+        as_rotation = np.minimum(turned**2, 4).sum() + 2 * count * np.log(4) + 3 * np.log(4 * count)
+        as_motion = np.minimum(moved**2, 2).sum() + 3 * count * np.log(4) + 5 * np.log(4 * count)
+        votes.append(as_rotation < as_motion)
+    return bool(np.mean(votes) > 0.5)
+
+
+def _rotation_estimate(fits: dict[tuple[int, int], tuple[np.ndarray, float]], frames: int) -> PoseEstimate:
+    """Poses that only rotate, each chained to the earliest frame it was matched with."""
+    start = min(first for first, _ in fits)
+    world = {start: np.eye(3)}
+    for frame in range(start + 1, frames):
+        before = [first for first in world if (first, frame) in fits]
+        if before:
+            world[frame] = world[before[0]] @ fits[before[0], frame][0].T
+    c2w = np.tile(np.eye(4), (len(world), 1, 1))
+    c2w[:, :3, :3] = np.stack(list(world.values()))
+    return PoseEstimate(torch.from_numpy(c2w), np.array(list(world)), 1.0, details={"method": "rotation only"})
+
+
+def fit_rotation(
+    before: np.ndarray,  # (M, 3) unit rays
+    after: np.ndarray,  # (M, 3) unit rays
+    tolerance: float,
+    generator: np.random.Generator,
+    trials: int = 64,
+) -> tuple[np.ndarray, float]:
+    """Rotation (3, 3) that turns `before` into `after` for most rays within `tolerance` radians, and their share."""
+    best = np.zeros(len(before), bool)
+    for _ in range(trials):
+        chosen = generator.integers(len(before), size=2)
+        rotation = _kabsch(before[chosen], after[chosen])
+        inliers = np.linalg.norm(before @ rotation.T - after, axis=1) < tolerance
+        if inliers.sum() > best.sum():
+            best = inliers
+    for _ in range(3):
+        if best.sum() < 2:
+            return np.eye(3), 0.0
+        rotation = _kabsch(before[best], after[best])
+        best = np.linalg.norm(before @ rotation.T - after, axis=1) < tolerance
+    return rotation, float(best.mean())
+
+
+def _kabsch(before: np.ndarray, after: np.ndarray) -> np.ndarray:
+    left, _, right = np.linalg.svd(after.T @ before)
+    return left @ np.diag([1, 1, np.linalg.det(left @ right)]) @ right
+
+
+def _read_matches(database: Path, pinhole: Pinhole, height: int, width: int) -> list[PairMatches]:
+    """Verified matches of every pair as rays, in order of frames."""
+    import pycolmap
+
+    matrix = np.linalg.inv(pinhole.intrinsics(height, width).double().numpy())
+    with pycolmap.Database.open(database) as opened:
+        images = {image.image_id: _frame_number(image.name) for image in opened.read_all_images()}
+        rays = {key: _rays(opened.read_keypoints(key)[:, :2], matrix) for key in images}
+        ids, geometries = opened.read_two_view_geometries()
+        pairs = []
+        for pair_id, geometry in zip(ids, geometries):
+            matches, essential = np.asarray(geometry.inlier_matches), np.asarray(geometry.E)
+            if len(matches) < 8 or essential.shape != (3, 3):
+                continue
+            left, right = pycolmap.pair_id_to_image_pair(pair_id)
+            if images[left] > images[right]:
+                left, right, matches, essential = right, left, matches[:, ::-1], essential.T
+            before, after = rays[left][matches[:, 0]], rays[right][matches[:, 1]]
+            pairs.append(PairMatches(images[left], images[right], before, after, essential))
+    return sorted(pairs, key=lambda pair: pair[:2])
+
+
+def _rays(pixels: np.ndarray, inverse: np.ndarray) -> np.ndarray:
+    rays = np.pad(pixels, ((0, 0), (0, 1)), constant_values=1.0) @ inverse.T
+    return rays / np.linalg.norm(rays, axis=1, keepdims=True)
+
+
+def _image_name(index: int) -> str:
+    return f"{index:06d}.png"
+
+
+def _frame_number(name: str) -> int:
+    return int(name.removesuffix(".png"))
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """Keeps the library's progress lines off the screen."""
+    import pycolmap
+
+    with pycolmap.ostream(stdout=True, stderr=True), contextlib.redirect_stdout(None), contextlib.redirect_stderr(None):
+        yield

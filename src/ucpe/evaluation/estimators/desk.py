@@ -1,0 +1,216 @@
+"""The bundled desk calibrator and desk motion estimator: small networks trained on procedural worlds.
+
+They are for videos of the desk model (64 x 112 pictures of worlds) and for tests, and say so: on any other footage
+their numbers mean nothing. Train them again with `ucpe.evaluation.estimators.desk.train(clips, output)`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from safetensors import safe_open
+from safetensors.torch import save_file
+from torch import Tensor, nn
+
+from ucpe.evaluation.camera_metrics import calibration_errors, commanded_calibration
+from ucpe.evaluation.estimators.base import (
+    Calibration,
+    Clip,
+    EstimationFailure,
+    LensModel,
+    PoseEstimate,
+    angles_of_up,
+)
+from ucpe.evaluation.estimators.desk_model import HEIGHT, WIDTH, DeskCalibrator, DeskMotion
+from ucpe.evaluation.estimators.desk_training import DeskTraining, train
+from ucpe.evaluation.protocols import PROTOCOLS
+from ucpe.lenses import UCM, Lens
+from ucpe.synthesis.desk_clips import FPS, DeskClips
+from ucpe.trajectories import Trajectory
+from ucpe.trajectories.rotations import pose_matrix, rotation_exp
+
+WEIGHTS = Path(__file__).parent / "desk_estimators.safetensors"
+"""Weights of both networks in half precision, with their own errors on held-out worlds."""
+
+ASPECT_TOLERANCE = 0.06
+"""How far, relatively, a video's aspect ratio may be from 7:4."""
+
+NOTE = "for videos of the desk model only"
+
+
+class DeskCalibrationEstimator:
+    """Pitch, roll, field of view and xi of every frame; `ucpe evaluate --calibrator desk`."""
+
+    name = "desk"
+    model: LensModel = "ucm"
+
+    def __init__(self, weights: str | Path = WEIGHTS):
+        self.calibrator, _, self.metadata = load_weights(Path(weights))
+
+    def estimate(self, clip: Clip) -> Calibration:
+        """Orientation and UCM lens of every frame of a clip."""
+        return calibrate(self.calibrator, desk_frames(clip))
+
+    def describe(self) -> dict[str, Any]:
+        """What it is and is for."""
+        return {"name": self.name, "note": NOTE, "training": self.metadata["training"]}
+
+    def floor(self) -> dict[str, float]:
+        """Own error on held-out worlds."""
+        return self.metadata["floors"]["calibration"]
+
+
+class DeskMotionEstimator:
+    """Relative poses in near-plane depths from neighbouring frames; `ucpe evaluate --pose desk`."""
+
+    name = "desk"
+
+    def __init__(self, weights: str | Path = WEIGHTS):
+        _, self.motion, self.metadata = load_weights(Path(weights))
+
+    def estimate(self, clip: Clip, lens: Lens) -> PoseEstimate:
+        """Poses of every frame of a clip."""
+        c2w = track(self.motion, desk_frames(clip), lens)
+        return PoseEstimate(c2w, np.arange(len(c2w)), near_depth=1.0, metric=True, details={"note": NOTE})
+
+    def describe(self) -> dict[str, Any]:
+        """What it is and is for."""
+        return {"name": self.name, "note": NOTE, "training": self.metadata["training"]}
+
+    def floor(self) -> dict[str, float]:
+        """Own error on held-out worlds."""
+        return self.metadata["floors"]["pose"]
+
+
+def desk_frames(clip: Clip) -> Tensor:
+    """Frames (N, 3, HEIGHT, WIDTH) in [-1, 1] of a clip, resized if its shape is that of the desk model."""
+    import cv2
+
+    if abs(clip.width / clip.height * HEIGHT / WIDTH - 1) > ASPECT_TOLERANCE:
+        raise EstimationFailure(
+            f"the desk estimators take 7:4 videos of the desk model, this one is {clip.width} x {clip.height}"
+        )
+    frames = clip.frames
+    if frames.shape[1:3] != (HEIGHT, WIDTH):
+        frames = np.stack([cv2.resize(frame, (WIDTH, HEIGHT), interpolation=cv2.INTER_AREA) for frame in frames])
+    return torch.from_numpy(np.ascontiguousarray(frames)).movedim(-1, 1).float() / 127.5 - 1
+
+
+@torch.no_grad()
+def calibrate(
+    network: DeskCalibrator,
+    frames: Tensor,  # (N, 3, HEIGHT, WIDTH)
+) -> Calibration:
+    """Orientation and UCM lens of every frame; each frame is averaged with its mirror image."""
+    up, xfov, xi = (value.double() for value in network(frames))
+    mirrored, mirrored_xfov, mirrored_xi = (value.double() for value in network(frames.flip(-1)))
+    up = up + mirrored * torch.tensor([-1.0, 1.0, 1.0], dtype=torch.float64)
+    xfov = ((xfov + mirrored_xfov) / 2).clamp(20, 220)
+    xi = ((xi + mirrored_xi) / 2).clamp(0, 3)
+    pitch, roll = angles_of_up(up.numpy())
+    lens = UCM(xfov=torch.minimum(xfov, UCM(xfov=20, xi=xi).max_xfov() - 1e-3), xi=xi)
+    numbers = {
+        "yfov": lens.yfov(HEIGHT, WIDTH).numpy(),
+        "xfov": lens.parameters["xfov"].numpy(),
+        "xi": xi.numpy(),
+    }
+    return Calibration("ucm", np.arange(len(frames)), pitch, roll, numbers, {"note": NOTE})
+
+
+@torch.no_grad()
+def track(
+    network: DeskMotion,
+    frames: Tensor,  # (N, 3, HEIGHT, WIDTH)
+    lens: Lens,  # batch shape () or (N,)
+) -> Tensor:
+    """Poses (N, 4, 4) float64 in near-plane depths, the first the identity; chains motions between neighbours.
+
+    Every motion is the mean of a forward and a backward look.
+    """
+    if len(frames) < 2:
+        raise EstimationFailure("motion needs at least two frames")
+    per_frame = lens if lens.batch_shape else lens.expand(len(frames))
+    rays = per_frame.rays(HEIGHT // 4, WIDTH // 4)
+    planes = torch.cat([rays.directions * rays.valid[..., None], rays.valid[..., None]], -1).movedim(-1, 1).float()
+    turn, shift = network(frames[:-1], frames[1:], planes[:-1])
+    back_turn, back_shift = network(frames[1:], frames[:-1], planes[1:])
+    turn = torch.deg2rad((turn - back_turn) / 2).double()
+    rotation = rotation_exp(turn)
+    shift = (shift.double() - (rotation @ back_shift.double()[..., None])[..., 0]) / 2
+    poses = [torch.eye(4, dtype=torch.float64)]
+    for motion in pose_matrix(rotation, shift):
+        poses.append(poses[-1] @ motion)
+    return torch.stack(poses)
+
+
+def floors_of(calibrator: nn.Module, motion: nn.Module, clips: DeskClips) -> dict[str, dict[str, float]]:
+    """Mean errors of both networks over clips with known cameras, by the metrics of the `robust` protocol."""
+    protocol = PROTOCOLS["robust"]
+    calibration: list[dict[str, float]] = []
+    pose: list[dict[str, float]] = []
+    for index in range(len(clips.video)):
+        frames = clips.video[index].movedim(-1, 1).float() / 127.5 - 1
+        camera = Trajectory(clips.c2w[index].double(), clips.lens(index), FPS)
+        wanted = commanded_calibration(camera, "ucm", HEIGHT, WIDTH)
+        calibration.append(calibration_errors(calibrate(calibrator, frames), wanted))  # type: ignore[arg-type]
+        estimated = track(motion, frames, camera.lens)  # type: ignore[arg-type]
+        pose.append(protocol.evaluate(camera.c2w, estimated, near_depth=1.0, metric=True))
+    return {"calibration": _means(calibration), "pose": _means(pose)}
+
+
+def save_weights(
+    path: Path, calibrator: nn.Module, motion: nn.Module, floors: dict[str, Any], training: dict[str, Any]
+) -> Path:
+    """Write both networks in half precision with their floors and training settings."""
+    networks = {"calibrator": calibrator, "motion": motion}
+    tensors = {
+        f"{name}.{key}": value.half().contiguous()
+        for name, network in networks.items()
+        for key, value in network.state_dict().items()
+    }
+    temporary = path.with_suffix(".tmp")
+    save_file(tensors, temporary, {"floors": json.dumps(floors), "training": json.dumps(training)})
+    os.replace(temporary, path)
+    return path
+
+
+@cache
+def load_weights(path: Path) -> tuple[DeskCalibrator, DeskMotion, dict[str, Any]]:
+    """Both networks, and their floors and training settings."""
+    if not path.exists():
+        raise ValueError(f"no desk estimator weights at {path}; train them with ucpe.evaluation.estimators.desk.train")
+    networks: dict[str, nn.Module] = {"calibrator": DeskCalibrator(), "motion": DeskMotion()}
+    with safe_open(path, "pt") as file:
+        metadata = {name: json.loads(text) for name, text in (file.metadata() or {}).items()}
+        names = list(file.keys())
+        for prefix, network in networks.items():
+            own = [name for name in names if name.startswith(f"{prefix}.")]
+            network.load_state_dict({name[len(prefix) + 1 :]: file.get_tensor(name).float() for name in own})
+            network.eval()
+    return networks["calibrator"], networks["motion"], metadata  # type: ignore[return-value]
+
+
+def _means(rows: list[dict[str, float]]) -> dict[str, float]:
+    names = sorted({name for row in rows for name in row})
+    values = {name: [row[name] for row in rows if name in row and np.isfinite(row[name])] for name in names}
+    return {name: round(float(np.mean(value)), 4) for name, value in values.items() if value}
+
+
+__all__ = [
+    "WEIGHTS",
+    "DeskCalibrationEstimator",
+    "DeskMotionEstimator",
+    "DeskTraining",
+    "calibrate",
+    "floors_of",
+    "load_weights",
+    "save_weights",
+    "track",
+    "train",
+]

@@ -1,0 +1,141 @@
+"""Results of any tool, stored as files: `ucpe evaluate --pose stored --pose-results folder/`, and for calibrations.
+
+One file per video, named after it:
+
+- poses: `.npz` with `data` (M, 4, 4) or (M, 3, 4) camera-to-world and optionally `inds` (M,) frame numbers (as ViPE
+  writes), or any trajectory file that `Trajectory.load` reads;
+- calibrations: `.json` or `.npz` with `pitch`, `roll` and `yfov` in degrees, with `k1`, `k2` (radial) or `xfov`, `xi`
+  (UCM), one number for the video or one per frame, and optionally `frames`.
+"""
+
+from __future__ import annotations
+
+import json
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from ucpe.evaluation.estimators.base import (
+    LENS_NUMBERS,
+    Calibration,
+    Clip,
+    EstimationFailure,
+    LensModel,
+    PoseEstimate,
+)
+from ucpe.lenses import Lens
+from ucpe.trajectories import Trajectory
+
+POSE_SUFFIXES = (".npz", ".npy", ".json", ".txt")
+
+
+class StoredPoses:
+    """Poses that another tool has written."""
+
+    name = "stored"
+
+    def __init__(self, folder: str | Path, tool: str = "stored"):
+        self.folder, self.tool = _folder(folder), tool
+
+    def estimate(self, clip: Clip, lens: Lens) -> PoseEstimate:
+        """The stored poses of a clip."""
+        path = _find(self.folder, clip.name, POSE_SUFFIXES)
+        return read_npz_poses(path) if path.suffix == ".npz" else _trajectory_poses(path)
+
+    def describe(self) -> dict[str, Any]:
+        """Where the results come from."""
+        return {"name": self.tool, "stored": True}
+
+    def floor(self) -> dict[str, float] | None:
+        """Unknown."""
+        return None
+
+
+class StoredCalibrations:
+    """Orientations and lenses that another tool has written."""
+
+    name = "stored"
+
+    def __init__(self, folder: str | Path, model: LensModel = "radial", tool: str = "stored"):
+        self.folder, self.model, self.tool = _folder(folder), model, tool
+
+    def estimate(self, clip: Clip) -> Calibration:
+        """The stored calibration of a clip."""
+        return read_calibration(_find(self.folder, clip.name, (".json", ".npz")), self.model, len(clip.frames))
+
+    def describe(self) -> dict[str, Any]:
+        """Where the results come from."""
+        return {"name": self.tool, "stored": True, "model": self.model}
+
+    def floor(self) -> dict[str, float] | None:
+        """Unknown."""
+        return None
+
+
+def read_npz_poses(path: Path) -> PoseEstimate:
+    """Poses of an npz file with `data` and optionally `inds`, as ViPE writes them."""
+    arrays = _arrays(path)
+    if "data" not in arrays:
+        raise ValueError(f"{path}: no array `data` with camera-to-world poses, only {sorted(arrays)}")
+    data = np.asarray(arrays["data"], np.float64)
+    if data.ndim != 3 or data.shape[1:] not in ((4, 4), (3, 4)) or len(data) == 0:
+        raise ValueError(f"{path}: `data` must be of shape (frames, 4, 4) or (frames, 3, 4), got {data.shape}")
+    frames = np.asarray(arrays.get("inds", np.arange(len(data))))
+    if frames.shape != (len(data),):
+        raise ValueError(f"{path}: {len(data)} poses need as many `inds`, got {frames.shape}")
+    if not np.isfinite(data).all():
+        raise EstimationFailure(f"stored pose of frame {frames[~np.isfinite(data).all((1, 2))][0]} is not finite")
+    poses = np.tile(np.eye(4), (len(data), 1, 1))
+    poses[:, :3] = data[:, :3]
+    order = np.argsort(frames)
+    return PoseEstimate(torch.from_numpy(poses[order]), frames[order], details={"file": path.name})
+
+
+def read_calibration(path: Path, model: LensModel, frames: int) -> Calibration:
+    """Calibration of a JSON or npz file; single numbers hold for every frame."""
+    values = json.loads(path.read_text()) if path.suffix == ".json" else _arrays(path)
+    needed = ("pitch", "roll", *LENS_NUMBERS[model])
+    missing = [name for name in needed if name not in values]
+    if missing:
+        raise ValueError(f"{path}: a {model} calibration needs {', '.join(needed)}; {', '.join(missing)} missing")
+    arrays = {name: np.atleast_1d(np.asarray(values[name], np.float64)) for name in needed}
+    count = max(len(array) for array in arrays.values())
+    numbers = np.asarray(values.get("frames", np.arange(frames if count == 1 else count)))
+    try:
+        arrays = {name: np.broadcast_to(array, len(numbers)).copy() for name, array in arrays.items()}
+    except ValueError:
+        sizes = {name: len(array) for name, array in arrays.items()}
+        raise ValueError(
+            f"{path}: every number must be given once or for all {len(numbers)} frames, got {sizes}"
+        ) from None
+    lens = {name: arrays[name] for name in LENS_NUMBERS[model]}
+    return Calibration(model, numbers, arrays["pitch"], arrays["roll"], lens, {"file": path.name})
+
+
+def _trajectory_poses(path: Path) -> PoseEstimate:
+    trajectory = Trajectory.load(path)
+    return PoseEstimate(trajectory.c2w.double(), np.arange(len(trajectory)), details={"file": path.name})
+
+
+def _arrays(path: Path) -> dict[str, np.ndarray]:
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            return {name: file[name] for name in file.files}
+    except (ValueError, OSError, EOFError, zipfile.BadZipFile) as error:
+        raise ValueError(f"{path}: not a readable npz file of plain arrays ({error})") from None
+
+
+def _folder(folder: str | Path) -> Path:
+    if not Path(folder).is_dir():
+        raise ValueError(f"no folder {folder} with stored results")
+    return Path(folder)
+
+
+def _find(folder: Path, name: str, suffixes: tuple[str, ...]) -> Path:
+    for suffix in suffixes:
+        if (path := folder / f"{name}{suffix}").is_file():
+            return path
+    raise EstimationFailure(f"no stored result {name}({'|'.join(suffixes)}) in {folder.name}/")

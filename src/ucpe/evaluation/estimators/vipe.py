@@ -1,0 +1,81 @@
+"""Poses from ViPE, as the paper measures: `ucpe evaluate --pose vipe`.
+
+Runs the `vipe` command (https://github.com/nv-tlabs/vipe, package nvidia-vipe; it needs a CUDA device) on rectified
+videos, or reads the results of such a run from a folder. ViPE estimates intrinsics itself (with GeoCalib, then bundle
+adjustment), from one 8 bit mp4 per video.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from ucpe.evaluation.estimators.base import Clip, EstimationFailure, PoseEstimate
+from ucpe.evaluation.estimators.stored import read_npz_poses
+from ucpe.evaluation.rectification import LARGEST_XFOV, rectify_video
+from ucpe.lenses import Lens
+from ucpe.synthesis.video import write_video
+
+
+class VipeEstimator:
+    """ViPE's camera-to-world poses (`pose/<video>.npz`) of a rectified video."""
+
+    name = "vipe"
+
+    def __init__(
+        self,
+        results: str | Path | None = None,
+        pipeline: str = "default",
+        command: str = "vipe",
+        largest_xfov: float = LARGEST_XFOV,
+    ):
+        self.results = None if results is None else Path(results)
+        self.pipeline, self.largest_xfov = pipeline, largest_xfov
+        self.command = shutil.which(command)
+        if self.results is not None and not self.results.is_dir():
+            raise ValueError(f"no folder {results} with ViPE results")
+        if self.results is None and self.command is None:
+            raise ValueError(
+                f"no `{command}` command on the path: install ViPE (pip install nvidia-vipe, needs CUDA), run "
+                "`vipe infer VIDEO -o results/` elsewhere and pass that folder as results, or use --pose colmap"
+            )
+
+    def describe(self) -> dict[str, Any]:
+        """Settings."""
+        source = "results of an earlier run" if self.results else "vipe infer"
+        return {"name": self.name, "source": source, "pipeline": self.pipeline, "largest_xfov": self.largest_xfov}
+
+    def floor(self) -> dict[str, float] | None:
+        """Not measured here."""
+        return None
+
+    def estimate(self, clip: Clip, lens: Lens) -> PoseEstimate:
+        """ViPE's poses of a clip."""
+        if self.results is not None:
+            return _read(self.results, clip.name)
+        assert self.command is not None
+        frames, _, _ = rectify_video(clip.frames, lens, self.largest_xfov)
+        even = frames[:, : frames.shape[1] // 2 * 2, : frames.shape[2] // 2 * 2]
+        with tempfile.TemporaryDirectory(prefix="ucpe-vipe-") as folder:
+            video, output = Path(folder) / f"{clip.name}.mp4", Path(folder) / "results"
+            write_video(video, even, fps=(len(even) - 1) / max(clip.duration, 1e-6))
+            run = subprocess.run(
+                [self.command, "infer", str(video), "--output", str(output), "--pipeline", self.pipeline],
+                capture_output=True,
+                text=True,
+                check=False,
+            )
+            if run.returncode:
+                last = (run.stderr.strip() or run.stdout.strip() or "no message").splitlines()[-1]
+                raise EstimationFailure(f"vipe infer failed with code {run.returncode}: {last[:300]}")
+            return _read(output, clip.name)
+
+
+def _read(results: Path, name: str) -> PoseEstimate:
+    path = results / "pose" / f"{name}.npz"
+    if not path.is_file():
+        raise EstimationFailure(f"ViPE wrote no poses for {name} (pose/{name}.npz is missing)")
+    return read_npz_poses(path)
