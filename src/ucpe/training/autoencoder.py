@@ -4,102 +4,63 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import torch
-from diffusers import AutoencoderKLWan
 from torch import Tensor
 from torch.nn import functional
 
 from ucpe.synthesis.desk_clips import DeskClips, load_shard, shard_paths
-from ucpe.training.checkpoints import load_state, save_state
+from ucpe.training.checkpoints import atomic_file, gather_state, load_checkpoint, restore_state, save_checkpoint
+from ucpe.training.encoded import to_model_range
+from ucpe.training.progress import CURVE_FILE, Curve, TrainingBar
+from ucpe.training.recipes import AutoencoderRecipe
 
 
-def desk_autoencoder_config() -> dict[str, Any]:
-    """Constructor arguments of the desk autoencoder: 8 x 8 x 4 compression into 16 channels."""
-    return {
-        "base_dim": 16,
-        "decoder_base_dim": 24,
-        "z_dim": 16,
-        "dim_mult": [1, 2, 4],
-        "num_res_blocks": 1,
-        "temperal_downsample": [True, True],
-        "patch_size": 2,
-        "in_channels": 12,
-        "out_channels": 12,
-        "latents_mean": [0.0] * 16,
-        "latents_std": [1.0] * 16,
-    }
-
-
-@dataclass
-class AutoencoderRecipe:
-    """Everything that decides how the autoencoder is trained."""
-
-    config: dict[str, Any] = field(default_factory=desk_autoencoder_config)
-    steps: int = 3000
-    batch: int = 4
-    frames: int = 9
-    height: int = 48
-    width: int = 56
-    learning_rate: float = 2e-3
-    warmup: int = 100
-    kl_weight: float = 1e-3
-    edge_weight: float = 1.0
-    ema: float = 0.998
-    seed: int = 0
-    checkpoint_every: int = 200
-
-
-def train_autoencoder(
-    recipe: AutoencoderRecipe, data: Path, output: Path, report: Callable[[int, dict[str, float]], None]
-) -> AutoencoderKLWan:
+def train_autoencoder(recipe: AutoencoderRecipe, data: Path, output: Path, quiet: bool = False) -> Any:
     """Train on rendered clips, continuing from the newest checkpoint in `output`; saves and returns the model."""
+    from diffusers import AutoencoderKLWan
+
     torch.manual_seed(recipe.seed)
-    model = AutoencoderKLWan(**recipe.config)
-    averaged = {name: value.clone() for name, value in model.state_dict().items()}
+    model: Any = AutoencoderKLWan(**recipe.config())
+    parameters = dict(model.named_parameters())
+    averaged = {name: value.detach().clone() for name, value in parameters.items()}
     optimizer = torch.optim.AdamW(model.parameters(), lr=recipe.learning_rate, betas=(0.9, 0.99), weight_decay=1e-4)
-    output.mkdir(parents=True, exist_ok=True)
-    (output / "recipe.json").write_text(json.dumps(asdict(recipe), indent=2))
+    with atomic_file(output / "recipe.json") as temporary:
+        temporary.write_text(json.dumps(asdict(recipe), indent=2) + "\n")
     start = 0
-    if state := load_state(output / "checkpoints"):
-        model.load_state_dict(state["model"])
-        optimizer.load_state_dict(state["optimizer"])
-        averaged, start = state["averaged"], state["step"]
-
-    for step in range(start, recipe.steps):
-        for group in optimizer.param_groups:
-            group["lr"] = recipe.learning_rate * _schedule(step, recipe.steps, recipe.warmup)
-        video = _random_crops(recipe, step, data)
-        loss, parts = _loss(model, video, recipe, step)
-        if not math.isfinite(loss.item()):
-            raise ValueError(f"loss is {loss.item()} at step {step}; the last checkpoint in {output} is intact")
-        optimizer.zero_grad(set_to_none=True)
-        loss.backward()
-        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        optimizer.step()
-        decay = min(recipe.ema, (step + 1) / (step + 10))
-        for name, value in model.state_dict().items():
-            averaged[name].lerp_(value, 1 - decay)
-        report(step, parts)
-        if (step + 1) % recipe.checkpoint_every == 0 or step + 1 == recipe.steps:
-            state = {"model": model.state_dict(), "optimizer": optimizer.state_dict(), "averaged": averaged}
-            save_state(output / "checkpoints", step + 1, state)
-    model.load_state_dict(averaged)
-    return _with_latent_statistics(model, recipe, data, output)
-
-
-def to_model_range(video: Tensor) -> Tensor:
-    """Videos (B, N, H, W, 3) uint8 as (B, 3, N, H, W) float in [-1, 1]."""
-    return video.permute(0, 4, 1, 2, 3).float() / 127.5 - 1
+    if checkpoint := load_checkpoint(output / "checkpoints"):
+        restore_state(checkpoint, parameters, optimizer, averaged)
+        start = checkpoint.step
+    curve = Curve(output / CURVE_FILE, start)
+    shards = _Shards(data)
+    with TrainingBar("desk-autoencoder", start, recipe.steps, shown=not quiet) as bar:
+        for step in range(start, recipe.steps):
+            for group in optimizer.param_groups:
+                group["lr"] = recipe.learning_rate * _schedule(step, recipe.steps, recipe.warmup)
+            loss, parts = _loss(model, _random_crops(recipe, step, shards), recipe, step)
+            if not math.isfinite(loss.item()):
+                save_checkpoint(output / "checkpoints", step, gather_state(parameters, optimizer, averaged))
+                raise ValueError(f"the loss is {loss.item()} at step {step}; the state before it is kept in {output}")
+            optimizer.zero_grad(set_to_none=True)
+            loss.backward()
+            torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+            optimizer.step()
+            decay = min(recipe.ema, (step + 1) / (step + 10))
+            weights = [parameters[name].detach() for name in averaged]
+            torch._foreach_lerp_(list(averaged.values()), weights, 1 - decay)
+            curve.add(step, parts)
+            bar.update(step + 1, parts["loss"])
+            if (step + 1) % recipe.checkpoint_every == 0 or step + 1 == recipe.steps:
+                save_checkpoint(output / "checkpoints", step + 1, gather_state(parameters, optimizer, averaged))
+    curve.close()
+    model.load_state_dict(averaged, strict=True)
+    return _with_latent_statistics(model, data, output)
 
 
-def _loss(
-    model: AutoencoderKLWan, video: Tensor, recipe: AutoencoderRecipe, step: int
-) -> tuple[Tensor, dict[str, float]]:
+def _loss(model: Any, video: Tensor, recipe: AutoencoderRecipe, step: int) -> tuple[Tensor, dict[str, float]]:
     torch.manual_seed(recipe.seed * 1_000_003 + step)
     posterior = model.encode(video).latent_dist
     decoded = model.decode(posterior.sample()).sample
@@ -111,14 +72,14 @@ def _loss(
     return loss, {"loss": loss.item(), "pixel": pixel.item(), "edges": float(edges), "kl": kl.item(), "psnr": psnr}
 
 
-def _random_crops(recipe: AutoencoderRecipe, step: int, data: Path) -> Tensor:
+def _random_crops(recipe: AutoencoderRecipe, step: int, shards: _Shards) -> Tensor:
     """Crops (B, 3, N, H, W) from clips of one shard, chosen by the step alone."""
     generator = torch.Generator().manual_seed(recipe.seed * 7_919 + step)
 
     def draw(limit: int) -> int:
         return int(torch.randint(limit, (), generator=generator))
 
-    clips = _shard(data, step)
+    clips = shards.at(step)
     crops = []
     for _ in range(recipe.batch):
         video = clips.video[draw(len(clips.video))]
@@ -131,16 +92,19 @@ def _random_crops(recipe: AutoencoderRecipe, step: int, data: Path) -> Tensor:
     return to_model_range(torch.stack(crops))
 
 
-_SHARDS: dict[Path, DeskClips] = {}
+class _Shards:
+    """The shards of a folder in turn, one in memory at a time."""
 
+    def __init__(self, folder: Path, steps_each: int = 25):
+        self.paths, self.steps_each = shard_paths(folder), steps_each
+        self.path: Path | None = None
 
-def _shard(data: Path, step: int, steps_per_shard: int = 25) -> DeskClips:
-    paths = shard_paths(data)
-    path = paths[step // steps_per_shard % len(paths)]
-    if path not in _SHARDS:
-        _SHARDS.clear()
-        _SHARDS[path] = load_shard(path)
-    return _SHARDS[path]
+    def at(self, step: int) -> DeskClips:
+        """The shard of a step."""
+        path = self.paths[step // self.steps_each % len(self.paths)]
+        if path != self.path:
+            self.clips, self.path = load_shard(path), path
+        return self.clips
 
 
 def _schedule(step: int, steps: int, warmup: int) -> float:
@@ -148,9 +112,7 @@ def _schedule(step: int, steps: int, warmup: int) -> float:
 
 
 @torch.no_grad()
-def _with_latent_statistics(
-    model: AutoencoderKLWan, recipe: AutoencoderRecipe, data: Path, output: Path
-) -> AutoencoderKLWan:
+def _with_latent_statistics(model: Any, data: Path, output: Path) -> Any:
     """The model with the mean and spread of its latents in its config, as Wan's pipelines expect; saved."""
     video = to_model_range(load_shard(shard_paths(data)[0]).video[:64])
     latents = torch.cat([model.encode(clip).latent_dist.mode() for clip in video.split(8)])

@@ -5,228 +5,215 @@ from __future__ import annotations
 import json
 import math
 import time
-from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext
+from dataclasses import asdict, fields
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import torch
-from accelerate import Accelerator
+from accelerate import Accelerator, InitProcessGroupKwargs
+from accelerate.utils import ProjectConfiguration
 from torch import Tensor, nn
+from torch.utils.data import DataLoader
 
-from ucpe.adapters.attachment import Adapter
-from ucpe.training.checkpoints import load_state, save_state
-from ucpe.training.data import Source, pick
+from ucpe.training.checkpoints import atomic_file, gather_state, load_checkpoint, restore_state, save_checkpoint
+from ucpe.training.denoiser import Batch, Denoiser
+from ucpe.training.encoded import EncodedClips
 from ucpe.training.objective import denoising_loss
+from ucpe.training.progress import CURVE_FILE, Curve, TrainingBar
 from ucpe.training.recipes import Recipe
+from ucpe.training.steps import TrainingSteps, plan_step
+from ucpe.training.validation import validate
 
-HIGH_NOISE = 0.8
-"""Noise level from which on the camera, not the picture, decides what is predicted."""
+CHECKPOINTS = "checkpoints"
+RECIPE_FILE = "recipe.json"
 
-Report = Callable[[int, dict[str, float]], None]
-EncodeText = Callable[[list[str]], Tensor]
+Sampler = Callable[[int, Denoiser], None]
+"""Called after a validation with the step and the model, its averaged weights in place: writes sample videos."""
+
+ADJUSTABLE = ("steps", "micro_batch", "workers", "checkpoint_every", "validate_every", "validation_clips", "samples")
+"""Fields of a recipe that may differ when a run is continued."""
 
 
-@dataclass
-class Trainable:
-    """The parts of a model that a training run needs."""
-
-    transformer: nn.Module
-    encode_text: EncodeText  # captions -> (B, L, D)
-    adapter: Adapter | None = None
-    text_encoder: nn.Module | None = None
-    """Only when it is trained too."""
-    per_token_timesteps: bool = False
-    """The transformer takes one timestep per token (Wan2.2 TI2V), so a first frame can be given."""
+def make_accelerator(recipe: Recipe, output: Path, tracker: str | None = None) -> Accelerator:
+    """accelerate for a recipe: one process, or as `accelerate launch` (DDP, FSDP) or `torchrun` set it up."""
+    return Accelerator(
+        mixed_precision=recipe.precision,
+        cpu=not torch.accelerator.is_available(),
+        log_with=tracker,
+        project_config=ProjectConfiguration(str(output), logging_dir=str(output / "logs")),
+        kwargs_handlers=[InitProcessGroupKwargs(timeout=timedelta(hours=24))],
+        step_scheduler_with_optimizer=False,
+    )
 
 
 def train(
-    recipe: Recipe, model: Trainable, clips: Source, output: Path, report: Report, validation: Source | None = None
-) -> None:
-    """Train by the recipe, continuing from the newest checkpoint in `output`."""
-    accelerator = Accelerator(
-        mixed_precision=recipe.precision,
-        gradient_accumulation_steps=_accumulation(recipe),
-        cpu=not torch.cuda.is_available(),
+    recipe: Recipe,
+    model: Denoiser,
+    clips: EncodedClips,
+    output: Path,
+    *,
+    validation: EncodedClips | None = None,
+    accelerator: Accelerator | None = None,
+    sample: Sampler | None = None,
+    quiet: bool = False,
+) -> Denoiser:
+    """Train by the recipe, continuing from the newest checkpoint in `output`; returns the model as it should be used.
+
+    Writes recipe.json, metrics.jsonl and checkpoints. A loss that is not a number and a full disk end the run with
+    its state kept.
+    """
+    accelerator = accelerator or make_accelerator(recipe, output)
+    main = accelerator.is_main_process
+    if main:
+        start_folder(recipe, output)
+    steps = TrainingSteps(
+        recipe, clips, model.adapter, model.expand_timesteps, accelerator.process_index, accelerator.num_processes
     )
-    modules = _trained_modules(recipe, model)
-    bundle = nn.ModuleDict(modules)
-    parameters = [parameter for parameter in _parameters(recipe, model) if parameter.requires_grad]
     optimizer = torch.optim.AdamW(
-        parameters, lr=recipe.learning_rate, betas=recipe.betas, weight_decay=recipe.weight_decay
+        model.trained_parameters().values(),
+        lr=recipe.learning_rate,
+        betas=recipe.betas,
+        weight_decay=recipe.weight_decay,
     )
-    averaged = [parameter.detach().clone() for parameter in parameters] if recipe.ema else None
-    output.mkdir(parents=True, exist_ok=True)
-    (output / "recipe.json").write_text(json.dumps(asdict(recipe), indent=2))
+    model.train()
+    wrapped, optimizer = accelerator.prepare(model, optimizer)
+    parameters = model.trained_parameters()
+    averaged = {name: value.detach().clone() for name, value in parameters.items()} if recipe.ema else None
+    state_of = getattr(optimizer, "optimizer", optimizer)
     start = 0
-    if state := load_state(output / "checkpoints"):
-        bundle.load_state_dict(state["model"])
-        optimizer.load_state_dict(state["optimizer"])
-        averaged, start = state["averaged"], state["step"]
-    optimizer = accelerator.prepare(optimizer)
-    if recipe.gradient_checkpointing:
-        model.transformer.enable_gradient_checkpointing()  # type: ignore[operator]
+    if checkpoint := load_checkpoint(output / CHECKPOINTS):
+        restore_state(checkpoint, parameters, state_of, averaged)
+        start = checkpoint.step
+    del checkpoint
 
-    began = time.monotonic()
-    for step in range(start, recipe.steps):
-        for group in optimizer.param_groups:
-            group["lr"] = recipe.learning_rate * _schedule(recipe, step)
-        loss = _step(recipe, model, clips, step, accelerator)
-        if not math.isfinite(loss):
-            raise ValueError(f"loss is {loss} at step {step}; the last checkpoint in {output} is intact")
-        norm = accelerator.clip_grad_norm_(parameters, recipe.gradient_clip)
-        optimizer.step()
-        optimizer.zero_grad(set_to_none=True)
-        if averaged is not None:
-            decay = min(recipe.ema, (step + 1) / (step + 10))
-            torch._foreach_lerp_(averaged, [parameter.detach() for parameter in parameters], 1 - decay)
-        numbers = {"loss": loss, "gradient": float(norm), "seconds": (time.monotonic() - began) / (step + 1 - start)}
-        finished = step + 1 == recipe.steps
-        if validation is not None and ((step + 1) % recipe.validate_every == 0 or finished):
-            numbers.update(_with_average(parameters, averaged, lambda: validate(recipe, model, validation)))
-        report(step, numbers)
-        if (step + 1) % recipe.checkpoint_every == 0 or finished:
-            state = {"model": bundle.state_dict(), "optimizer": optimizer.state_dict(), "averaged": averaged}
-            if accelerator.is_main_process:
-                save_state(output / "checkpoints", step + 1, state)
+    def keep(step: int) -> None:
+        state = gather_state(parameters, state_of, averaged, keep=main)
+        if main:
+            save_checkpoint(output / CHECKPOINTS, step, state)
+        accelerator.wait_for_everyone()
+
+    curve = Curve(output / CURVE_FILE, start) if main else None
+    start_trackers(accelerator, recipe, start)
+    loader = DataLoader(steps, batch_size=None, sampler=range(start, recipe.steps), num_workers=recipe.workers)
+    with TrainingBar(recipe.name, start, recipe.steps, shown=main and not quiet) as bar:
+        began = time.monotonic()
+        for step, batches in zip(range(start, recipe.steps), loader):
+            for group in optimizer.param_groups:
+                group["lr"] = recipe.learning_rate * schedule(recipe, step)
+            loss = accumulate(recipe, wrapped, batches, accelerator)
+            norm = float(accelerator.clip_grad_norm_(parameters.values(), recipe.gradient_clip))
+            if not (math.isfinite(loss) and math.isfinite(norm)):
+                keep(step)
+                raise ValueError(_not_finite(recipe, clips, model, step, loss, norm, output))
+            optimizer.step()
+            optimizer.zero_grad(set_to_none=True)
+            done = step + 1
+            if averaged is not None:
+                decay = min(recipe.ema, done / (done + 9))
+                weights = [parameters[name].detach() for name in averaged]
+                torch._foreach_lerp_(list(averaged.values()), weights, 1 - decay)
+            numbers = {"loss": loss, "gradient": norm, "learning_rate": optimizer.param_groups[0]["lr"]}
+            if validation is not None and (done % recipe.validate_every == 0 or done == recipe.steps):
+                with swapped(parameters, averaged):
+                    given_is_clean = model.expand_timesteps
+                    numbers |= validate(recipe, wrapped, model.adapter, validation, accelerator, given_is_clean)
+                    if sample is not None and main:
+                        sample(done, model)
+                bar.say(f"step {done}: " + ", ".join(f"{name} {value:.4f}" for name, value in numbers.items()))
+            seconds = time.monotonic() - began
+            began = time.monotonic()
+            if curve is not None:
+                curve.add(step, {**numbers, "seconds": round(seconds, 3)})
+            accelerator.log({**numbers, "seconds": seconds}, step=step)
+            bar.update(done, loss)
+            if done % recipe.checkpoint_every == 0 or done == recipe.steps:
+                keep(done)
+    if curve is not None:
+        curve.close()
+    accelerator.end_training()
     if averaged is not None:
-        for parameter, value in zip(parameters, averaged):
-            parameter.data.copy_(value)
+        _copy(averaged, parameters)
+    return model
 
 
-def predict(
-    model: Trainable,
-    latents: Tensor,  # (B, C, F, h, w)
-    text: Tensor,  # (B, L, D)
-    condition: Any,
-    level: Tensor,  # (B, 1, F, 1, 1)
-    timesteps: int,
-) -> Tensor:
-    """The model's velocity (B, C, F, h, w) for noisy latents at the given noise levels."""
-    if model.per_token_timesteps:
-        _, rows, columns = (
-            size // patch for size, patch in zip(latents.shape[2:], model.transformer.config.patch_size)
-        )
-        per_frame = level[:, 0, :, 0, 0] * timesteps
-        timestep = per_frame.repeat_interleave(rows * columns, dim=1)
-    else:
-        timestep = level.amax(dim=(1, 2, 3, 4)) * timesteps
-    if model.adapter is None:
-        return model.transformer(latents, timestep, text, return_dict=False)[0]
-    with model.adapter.camera(condition):
-        return model.transformer(latents, timestep, text, return_dict=False)[0]
+def accumulate(recipe: Recipe, model: nn.Module, batches: list[Batch], accelerator: Accelerator) -> float:
+    """Add up the gradient of one step over passes and processes; returns its loss over the whole batch."""
+    total = torch.zeros((), device=accelerator.device)
+    for index, batch in enumerate(batches):
+        batch = batch.to(accelerator.device)
+        last = index == len(batches) - 1
+        with nullcontext() if last else accelerator.no_sync(model):
+            losses = denoising_loss(model(batch), batch.velocity, batch.level, recipe.objective, batch.visible)
+            loss = losses.sum() / recipe.batch
+            accelerator.backward(loss * accelerator.num_processes)  # processes average their gradients
+        total += loss.detach()
+    return float(accelerator.reduce(total, reduction="sum"))
 
 
-@torch.no_grad()
-def validate(recipe: Recipe, model: Trainable, clips: Source) -> dict[str, float]:
-    """Loss on fixed clips and noise, per lens family, overall and at high noise."""
-    count = min(recipe.validation_clips, len(clips))
-    losses: dict[str, list[float]] = {}
-    for start in range(0, count, recipe.micro_batch):
-        indices = list(range(start, min(start + recipe.micro_batch, count)))
-        latents, captions, cameras = pick(clips, indices)
-        text = model.encode_text(captions)
-        condition = _condition(recipe, model, cameras)
-        for level_value in (0.3, 0.6, 0.85, 0.95):
-            generator = torch.Generator().manual_seed(recipe.seed + 77 + start)
-            noise = torch.randn(latents.shape, generator=generator)
-            level = torch.full((len(indices), 1, latents.shape[2], 1, 1), level_value)
-            noisy = recipe.objective.noisy(latents, noise, level)
-            prediction = predict(model, noisy, text, condition, level, recipe.objective.train_timesteps)
-            errors = (prediction.float() - (noise - latents)).square().mean(dim=(1, 2, 3, 4)).tolist()
-            for index, error in zip(indices, errors):
-                losses.setdefault("all", []).append(error)
-                losses.setdefault(clips[index].family, []).append(error)
-                if level_value >= HIGH_NOISE:
-                    losses.setdefault("high-noise", []).append(error)
-    return {f"validation/{name}": sum(values) / len(values) for name, values in losses.items()}
-
-
-def _step(recipe: Recipe, model: Trainable, clips: Source, step: int, accelerator: Accelerator) -> float:
-    """Accumulate the gradient of one step over micro batches; everything random follows from the step's number."""
-    generator = torch.Generator().manual_seed(recipe.seed * 1_000_003 + step)
-    chosen = torch.randint(len(clips), (recipe.batch,), generator=generator).tolist()
-    latents, captions, cameras = pick(clips, chosen)
-    noise = torch.randn(latents.shape, generator=generator)
-    level = (
-        recipe.objective.sample(recipe.batch, generator).reshape(-1, 1, 1, 1, 1).repeat(1, 1, latents.shape[2], 1, 1)
-    )
-    given = torch.rand(recipe.batch, generator=generator) < recipe.first_frame
-    level[given, :, 0] = 0
-    silent = torch.rand(recipe.batch, generator=generator) < recipe.drop_text
-    captions = ["" if quiet else caption for caption, quiet in zip(captions, silent)]
-    mine = range(
-        accelerator.process_index * recipe.micro_batch, recipe.batch, accelerator.num_processes * recipe.micro_batch
-    )
-    total = 0.0
-    for start in mine:
-        part = slice(start, start + recipe.micro_batch)
-        noisy = recipe.objective.noisy(latents[part], noise[part], level[part]).to(accelerator.device)
-        text = model.encode_text(captions[part])
-        with accelerator.autocast():
-            prediction = predict(
-                model, noisy, text, _condition(recipe, model, cameras[part]), level[part].to(accelerator.device),
-                recipe.objective.train_timesteps,
-            )  # fmt: skip
-        losses = denoising_loss(
-            prediction, latents[part].to(prediction.device), noise[part].to(prediction.device),
-            level[part].to(prediction.device), recipe.objective,
-        )  # fmt: skip
-        loss = losses.sum() / recipe.batch
-        loss.backward()
-        total += loss.item()
-    if accelerator.num_processes > 1:
-        for parameter in _parameters(recipe, model):
-            if parameter.grad is not None:
-                parameter.grad.copy_(accelerator.reduce(parameter.grad, reduction="sum"))
-        total = float(accelerator.reduce(torch.tensor(total, device=accelerator.device), reduction="sum"))
-    return total
-
-
-def _condition(recipe: Recipe, model: Trainable, cameras: list[Any]) -> Any:
-    return None if model.adapter is None else model.adapter.encode(cameras, recipe.height, recipe.width)
-
-
-def _trained_modules(recipe: Recipe, model: Trainable) -> dict[str, nn.Module]:
-    modules: dict[str, nn.Module] = {}
-    if model.adapter is not None:
-        modules["adapter"] = model.adapter
-    tunes = recipe.train_base or (model.adapter is not None and model.adapter.tuned_parameters(model.transformer))
-    if tunes:
-        modules["transformer"] = model.transformer
-    if recipe.train_base and model.text_encoder is not None:
-        modules["text_encoder"] = model.text_encoder
-    return modules
-
-
-def _parameters(recipe: Recipe, model: Trainable) -> list[nn.Parameter]:
-    if recipe.train_base:
-        return [parameter for module in _trained_modules(recipe, model).values() for parameter in module.parameters()]
-    if model.adapter is None:
-        raise ValueError(f"recipe {recipe.name} trains neither the base nor an adapter")
-    return model.adapter.trainable_parameters(model.transformer)
-
-
-def _accumulation(recipe: Recipe) -> int:
-    return max(1, recipe.batch // recipe.micro_batch)
-
-
-def _schedule(recipe: Recipe, step: int) -> float:
+def schedule(recipe: Recipe, step: int) -> float:
+    """Share of the learning rate at a step: a linear rise, then a cosine to its final share."""
     warm = min(1.0, (step + 1) / recipe.warmup) if recipe.warmup else 1.0
     cosine = 0.5 * (1 + math.cos(math.pi * step / recipe.steps))
     return warm * (recipe.final_learning_rate + (1 - recipe.final_learning_rate) * cosine)
 
 
-def _with_average(
-    parameters: list[nn.Parameter], averaged: list[Tensor] | None, measure: Callable[[], dict[str, float]]
-) -> dict[str, float]:
-    """A measurement with the averaged weights in place of the current ones."""
+def start_folder(recipe: Recipe, output: Path) -> None:
+    """Write the recipe of a new run, or check that a run to be continued has the same."""
+    path = output / RECIPE_FILE
+    fresh = json.loads(json.dumps(asdict(recipe)))
+    if path.exists():
+        before = json.loads(path.read_text())
+        names = [field.name for field in fields(recipe) if field.name not in ADJUSTABLE]
+        different = [name for name in names if before.get(name) != fresh[name]]
+        if different:
+            changes = ", ".join(f"{name} {before.get(name)} (now {fresh[name]})" for name in different)
+            raise ValueError(f"{output} holds a run with another recipe: {changes}; choose another folder")
+    for left_over in (output / CHECKPOINTS).glob(".*.partial"):
+        left_over.unlink(missing_ok=True)
+    with atomic_file(path) as temporary:
+        temporary.write_text(json.dumps(fresh, indent=2) + "\n")
+
+
+def start_trackers(accelerator: Accelerator, recipe: Recipe, start: int) -> None:
+    """Begin logging, with TensorBoard forgetting the steps that will be done again."""
+    flat: dict[str, Any] = {}
+    for name, value in asdict(recipe).items():
+        nested = value if isinstance(value, dict) else {name: value}
+        flat |= {key: item if isinstance(item, int | float | str | bool) else str(item) for key, item in nested.items()}
+    accelerator.init_trackers("ucpe", flat, {"tensorboard": {"purge_step": start}})
+
+
+@contextmanager
+def swapped(parameters: Mapping[str, Tensor], averaged: Mapping[str, Tensor] | None) -> Iterator[None]:
+    """Have the averaged weights in place of the current ones for a while."""
     if averaged is None:
-        return measure()
-    current = [parameter.detach().clone() for parameter in parameters]
-    for parameter, value in zip(parameters, averaged):
-        parameter.data.copy_(value)
-    result = measure()
-    for parameter, value in zip(parameters, current):
-        parameter.data.copy_(value)
-    return result
+        yield
+        return
+    current = {name: value.detach().clone() for name, value in parameters.items()}
+    _copy(averaged, parameters)
+    try:
+        yield
+    finally:
+        _copy(current, parameters)
+
+
+@torch.no_grad()
+def _copy(source: Mapping[str, Tensor], target: Mapping[str, Tensor]) -> None:
+    for name, value in source.items():
+        target[name].copy_(value)
+
+
+def _not_finite(
+    recipe: Recipe, clips: EncodedClips, model: Denoiser, step: int, loss: float, norm: float, output: Path
+) -> str:
+    plan = plan_step(recipe, step, len(clips), clips.latent_shape, model.expand_timesteps)
+    names = sorted({clips.source[clips.numbers[index]].name for index in plan.clips})
+    return (
+        f"at step {step} the loss is {loss} and the gradient's norm {norm}. The state before that step is kept in "
+        f"{output / CHECKPOINTS}. The clips of the step were {'; '.join(names)}. If one of them is damaged, leave it "
+        "out; otherwise train into another folder with a lower learning_rate or gradient_clip, or precision bf16 "
+        "instead of fp16."
+    )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cache
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -19,7 +20,7 @@ class FlowMatching:
     """
 
     shift: float = 5.0
-    weighting: str = "bell"
+    weighting: Literal["bell", "none"] = "bell"
     train_timesteps: int = 1000
 
     def __post_init__(self) -> None:
@@ -38,10 +39,6 @@ class FlowMatching:
         """Noise levels after the shift."""
         return self.shift * level / (1 + (self.shift - 1) * level)
 
-    def noisy(self, latents: Tensor, noise: Tensor, level: Tensor) -> Tensor:
-        """Latents with noise mixed in at levels that broadcast to them."""
-        return (1 - level) * latents + level * noise
-
     def weight(self, level: Tensor) -> Tensor:
         """Loss weight of each noise level, 1 on average over a sampling schedule."""
         if self.weighting == "none":
@@ -52,16 +49,29 @@ class FlowMatching:
 
 def denoising_loss(
     prediction: Tensor,  # (B, C, F, h, w)
-    latents: Tensor,
-    noise: Tensor,
+    velocity: Tensor,  # (B, C, F, h, w)
     level: Tensor,  # (B, 1, F, 1, 1), zero where the frame was given
     objective: FlowMatching,
+    visible: Tensor | None = None,  # (B, 1, F, h, w) bool
 ) -> Tensor:
-    """Weighted squared error (B,) over the latent frames that are not given."""
-    error = (prediction.float() - (noise - latents).float()).square().mean(dim=(1, 3, 4))
+    """Weighted squared error (B,)."""
+    return objective.weight(level.amax(dim=(1, 2, 3, 4))) * denoising_error(prediction, velocity, level, visible)
+
+
+def denoising_error(
+    prediction: Tensor,  # (B, C, F, h, w)
+    velocity: Tensor,  # (B, C, F, h, w)
+    level: Tensor,  # (B, 1, F, 1, 1), zero where the frame was given
+    visible: Tensor | None = None,  # (B, 1, F, h, w) bool
+) -> Tensor:
+    """Squared error (B,) over the latent frames that are not given, where the lens sees anything."""
+    error = (prediction.float() - velocity.float()).square()
     given = level[:, 0, :, 0, 0] == 0
-    error = error.masked_fill(given, 0.0).sum(-1) / (~given).sum(-1).clamp(min=1)
-    return objective.weight(level.amax(dim=(1, 2, 3, 4))) * error
+    if visible is None:
+        per_frame = error.mean(dim=(1, 3, 4))
+        return per_frame.masked_fill(given, 0.0).sum(-1) / (~given).sum(-1).clamp(min=1)
+    counted = visible[:, 0] & ~given[:, :, None, None]
+    return (error.mean(dim=1) * counted).sum(dim=(1, 2, 3)) / counted.sum(dim=(1, 2, 3)).clamp(min=1)
 
 
 def _bell(level: Tensor) -> Tensor:

@@ -1,15 +1,18 @@
-"""Training set-ups: every row of the paper's Table 1, and the desk model's own."""
+"""Training set-ups: every row of the paper's Table 1, at full and at desk size, and the desk model's own."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Literal
 
 from ucpe.training.objective import FlowMatching
 
 WAN = "Wan-AI/Wan2.1-T2V-1.3B-Diffusers"
 WAN_I2V = "Wan-AI/Wan2.1-I2V-14B-480P-Diffusers"
+DESK = "desk"
+"""Name of the model that ships with the package."""
+
+PAPER_COMPRESSION = 8
 
 
 @dataclass(frozen=True)
@@ -18,55 +21,149 @@ class Recipe:
 
     name: str
     model: str = WAN
-    """Pipeline folder or hub id of the base model."""
-    adapter: str = "camera"
-    """Which adapter: "camera" (ours), "recammaster" or "cameractrl"."""
-    options: dict[str, Any] = field(default_factory=dict)
-    """Constructor options of the adapter."""
+    """Pipeline folder or hub id of the base model, or "desk" for the one that ships with the package."""
+    autoencoder: str | None = None
+    """Folder of an autoencoder to use instead of the model's own."""
+    adapter: Literal["camera", "recammaster", "cameractrl", "none"] = "camera"
+    """What lets the camera steer the model: the spatial attention adapter, or a baseline."""
+    orientation: bool = True
+    """Absolute pitch and roll: the Lat-Up map, or gravity-aligned poses for the baselines."""
+    encoding: Literal["ucpe", "gta", "prope", "cape"] = "ucpe"
+    """Encoding in the attention of the camera adapter."""
+    compression: int = PAPER_COMPRESSION
+    """Width of the camera adapter's branch, as a divisor of the model's width."""
+    placement: Literal["parallel", "pre", "post"] = "parallel"
+    """Where the camera adapter's branch sits relative to self-attention."""
+    heads: int | None = None
+    """Heads of the branch, where they do not follow from the compression."""
+    head_dim: int | None = None
+    """Channels of each of these heads."""
     train_base: bool = False
-    """Also train the transformer and the text encoder (the desk model from scratch)."""
-    use_camera: bool = True
-    """Train with an adapter at all (the desk model's base can be trained without)."""
+    """Train transformer and text encoder too, from fresh weights (the desk model)."""
     steps: int = 10_000
     batch: int = 8
-    """Clips per step over all processes and accumulation steps."""
+    """Clips per step, over all processes and accumulated passes."""
     micro_batch: int = 1
     """Clips per process and forward pass."""
     learning_rate: float = 1e-4
     warmup: int = 0
+    """Steps over which the learning rate rises from 0."""
     final_learning_rate: float = 1.0
     """Share of the learning rate that a cosine decay ends at; 1 keeps it constant, as the paper does."""
     weight_decay: float = 0.01
     betas: tuple[float, float] = (0.9, 0.999)
     gradient_clip: float = 1.0
-    precision: str = "bf16"
+    """Largest norm of the gradient."""
+    precision: Literal["no", "bf16", "fp16"] = "bf16"
+    """Autocast dtype of the forward pass; trained weights and their optimizer state stay in float32."""
     gradient_checkpointing: bool = True
     ema: float = 0.0
-    """Decay of averaged weights, which are what is saved; 0 saves the weights themselves."""
+    """Decay of averaged weights, which are what is validated and saved; 0 takes the weights themselves."""
     objective: FlowMatching = field(default_factory=FlowMatching)
     first_frame: float = 0.0
-    """Share of clips whose first latent frame is given (image to video)."""
+    """Share of clips whose first frame is given (image to video)."""
+    loss_outside: bool = False
+    """Also take the loss where the lens sees nothing: the black around a fisheye's image circle."""
     drop_text: float = 0.1
     """Share of clips trained without their caption, for guidance."""
-    seed: int = 0
+    text_tokens: int = 512
+    """Longest caption, in tokens."""
+    cache_text: bool = True
+    """Encode captions once and keep the embeddings; a text encoder this small may also run along."""
     frames: int = 81
     height: int = 480
     width: int = 832
+    seed: int = 0
+    workers: int = 2
+    """Processes per training process that load clips and encode cameras ahead of the step that needs them."""
     checkpoint_every: int = 500
     validate_every: int = 500
     validation_clips: int = 64
+    samples: int = 0
+    """Sample videos to make at each validation, from its first clips."""
+
+    def __post_init__(self) -> None:
+        for name in ("steps", "batch", "micro_batch", "checkpoint_every", "validate_every", "frames"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
+        for name in ("first_frame", "drop_text", "ema"):
+            if not 0 <= getattr(self, name) <= 1:
+                raise ValueError(f"{name} must be between 0 and 1, got {getattr(self, name)}")
+        if not self.learning_rate > 0:
+            raise ValueError(f"learning_rate must be above 0, got {self.learning_rate}")
+        if self.adapter == "none" and not self.train_base:
+            raise ValueError("nothing to train: choose an adapter, or train_base")
+        if self.train_base and self.cache_text:
+            raise ValueError("train_base trains the text encoder, so its embeddings change: set cache_text to false")
+
+    def summary(self) -> str:
+        """One line on what is trained, and how."""
+        what = {"camera": f"{self.encoding} 1/{self.compression} {self.placement}", "none": "no adapter"}
+        parts = [what.get(self.adapter, self.adapter)]
+        parts += ["orientation"] * (self.orientation and self.adapter != "none") + ["base too"] * self.train_base
+        parts += ["first frame"] * (self.first_frame > 0)
+        return f"{', '.join(parts)}; {self.steps} steps of {self.batch}, {self.learning_rate:g}, on {self.model}"
+
+    def adapter_options(self) -> dict[str, Any]:
+        """Constructor options of the adapter."""
+        if self.adapter != "camera":
+            return {"orientation": self.orientation}
+        names = ("orientation", "encoding", "compression", "placement", "heads", "head_dim")
+        return {name: getattr(self, name) for name in names}
 
 
-RECIPES: dict[str, Callable[[], Recipe]] = {}
-"""Every recipe by name, as `ucpe train NAME` finds it."""
+@dataclass(frozen=True)
+class AutoencoderRecipe:
+    """Everything that decides how the desk autoencoder is trained: 8 x 8 x 4 compression into 16 channels."""
+
+    base_dim: int = 16
+    """Channels of the encoder's first layer."""
+    decoder_base_dim: int = 24
+    """Channels of the decoder's last layer."""
+    steps: int = 3000
+    batch: int = 4
+    frames: int = 9
+    height: int = 48
+    width: int = 56
+    """Size of the crops it is trained on, pixels."""
+    learning_rate: float = 2e-3
+    warmup: int = 100
+    kl_weight: float = 1e-3
+    edge_weight: float = 1.0
+    """Weight of the difference of neighbouring pixels and frames."""
+    ema: float = 0.998
+    seed: int = 0
+    checkpoint_every: int = 200
+
+    def config(self) -> dict[str, Any]:
+        """Constructor arguments of `AutoencoderKLWan`."""
+        return {
+            "base_dim": self.base_dim,
+            "decoder_base_dim": self.decoder_base_dim,
+            "z_dim": 16,
+            "dim_mult": [1, 2, 4],
+            "num_res_blocks": 1,
+            "temperal_downsample": [True, True],
+            "patch_size": 2,
+            "in_channels": 12,
+            "out_channels": 12,
+            "latents_mean": [0.0] * 16,
+            "latents_std": [1.0] * 16,
+        }
 
 
 def desk(recipe: Recipe) -> Recipe:
-    """The same recipe at the size of the bundled desk model: other fields, the same code."""
+    """The same recipe at the size of the bundled desk model: other fields, the same code.
+
+    The paper's branch of 1/8 becomes one head of 96 channels; other compressions are taken as they are.
+    """
+    branch: dict[str, Any] = {}
+    if recipe.adapter == "camera" and recipe.compression == PAPER_COMPRESSION:
+        branch = {"compression": 2, "heads": 1, "head_dim": 96}
     return replace(
         recipe,
         name=f"desk-{recipe.name}",
-        model="desk",
+        model=DESK,
         steps=1000,
         batch=16,
         micro_batch=16,
@@ -75,24 +172,25 @@ def desk(recipe: Recipe) -> Recipe:
         final_learning_rate=0.05,
         precision="no",
         gradient_checkpointing=False,
-        options={"compression": 2, "heads": 1, "head_dim": 96, **recipe.options}
-        if recipe.adapter == "camera"
-        else recipe.options,
         objective=FlowMatching(shift=3.0),
+        loss_outside=True,
+        text_tokens=40,
+        cache_text=False,
         frames=17,
         height=64,
         width=112,
+        workers=0,
         checkpoint_every=200,
         validate_every=200,
+        samples=2,
+        **branch,
     )
 
 
 def desk_model() -> Recipe:
     """The desk model from scratch: transformer, text encoder and adapter together."""
-    base = desk(Recipe("model", options={"encoding": "ucpe", "orientation": True}))
     return replace(
-        base,
-        name="desk-model",
+        desk(Recipe("model")),
         train_base=True,
         steps=12_000,
         learning_rate=1e-3,
@@ -106,27 +204,26 @@ def desk_model() -> Recipe:
 
 
 def _table() -> list[Recipe]:
-    camera: dict[str, dict[str, Any]] = {
-        "ucpe": {"orientation": True},
-        "ucpe-relative": {"orientation": False},
-        "ucpe-half": {"compression": 2},
-        "ucpe-quarter": {"compression": 4},
-        "ucpe-twelfth": {"compression": 12},
-        "ucpe-pre": {"placement": "pre"},
-        "ucpe-post": {"placement": "post"},
-        "prope": {"encoding": "prope"},
-        "gta": {"encoding": "gta"},
-    }
-    rows = [Recipe(name, options=options) for name, options in camera.items()]
-    for gravity, suffix in ((False, "-relative"), (True, "")):
-        options = {"gravity_aligned": gravity}
-        rows.append(Recipe(f"recammaster{suffix}", adapter="recammaster", options=options))
-        rows.append(Recipe(f"cameractrl{suffix}", adapter="cameractrl", options=options, learning_rate=1e-5))
-    rows.append(Recipe("ucpe-i2v", model=WAN_I2V, options={"orientation": False}))
+    """The rows of Table 1, and the paper's image-to-video model."""
+    rows = [
+        Recipe("ucpe"),
+        Recipe("ucpe-relative", orientation=False),
+        Recipe("ucpe-half", compression=2),
+        Recipe("ucpe-quarter", compression=4),
+        Recipe("ucpe-twelfth", compression=12),
+        Recipe("ucpe-pre", placement="pre"),
+        Recipe("ucpe-post", placement="post"),
+        Recipe("prope", encoding="prope"),
+        Recipe("gta", encoding="gta"),
+    ]
+    for orientation, suffix in ((False, "-relative"), (True, "")):
+        rows.append(Recipe(f"recammaster{suffix}", adapter="recammaster", orientation=orientation))
+        rows.append(Recipe(f"cameractrl{suffix}", adapter="cameractrl", orientation=orientation, learning_rate=1e-5))
+    rows.append(Recipe("ucpe-i2v", model=WAN_I2V, orientation=False, first_frame=1.0))
     return rows
 
 
-for _recipe in _table():
-    RECIPES[_recipe.name] = lambda recipe=_recipe: recipe
-    RECIPES[f"desk-{_recipe.name}"] = lambda recipe=_recipe: desk(recipe)
-RECIPES["desk-model"] = desk_model
+RECIPES: dict[str, Recipe] = {recipe.name: recipe for row in _table() for recipe in (row, desk(row))}
+"""Every recipe by name, as `ucpe train NAME` finds it."""
+
+RECIPES["desk-model"] = desk_model()

@@ -1,0 +1,138 @@
+"""`ucpe train RECIPE --data dataset/ -o run/`: train an adapter, a baseline, or the parts of the desk model."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+
+from ucpe.training.recipes import RECIPES, AutoencoderRecipe, Recipe
+
+USAGE = """usage: ucpe train RECIPE --data FOLDER -o FOLDER [--FIELD VALUE ...]
+       ucpe train RECIPE --dry-run [--data FOLDER]
+       ucpe train --list
+
+RECIPE is a name from --list, or a Python file that defines recipe().
+`ucpe train RECIPE --help` lists every field of it."""
+
+OTHERS = {
+    "desk-clips": "render the desk model's clips of procedural worlds",
+    "desk-autoencoder": "the desk model's video autoencoder",
+}
+
+
+@dataclass
+class Options:
+    """Train by a recipe. The same command again continues where the last one stopped."""
+
+    recipe: tyro.conf.OmitArgPrefixes[Recipe]
+    output: Annotated[Path, tyro.conf.arg(aliases=["-o"])] = Path("run")
+    """Folder for recipe, curve, checkpoints, samples and result."""
+    data: Path | None = None
+    """Clips: what `ucpe synthesize` writes, PanShot as published, or desk clips."""
+    validation: Path | None = None
+    """Clips to validate on; by default the test split of the data."""
+    cache: Path | None = None
+    """Where encoded clips and captions are kept; by default DATA/encoded."""
+    log: str = "tensorboard"
+    """Tracker of accelerate: tensorboard, wandb, mlflow, ..., or none."""
+    skip_broken: bool = False
+    """Train without clips that cannot be read, instead of stopping."""
+    dry_run: bool = False
+    """Print parameters, memory and steps per epoch, and check one batch."""
+
+
+@dataclass
+class ClipOptions:
+    """Render the desk model's clips: small videos of procedural worlds through random cameras."""
+
+    output: Annotated[Path, tyro.conf.arg(aliases=["-o"])]
+    """Folder for the shards."""
+    shards: int = 64
+    """Shards of 256 clips."""
+    first: int = 0
+    """Number of the first shard, to share the work between machines."""
+    validation: bool = False
+    """Render worlds that training never sees."""
+
+
+@dataclass
+class AutoencoderOptions:
+    """Train the desk model's autoencoder. The same command again continues where the last one stopped."""
+
+    data: Path
+    """Folder of desk clips."""
+    output: Annotated[Path, tyro.conf.arg(aliases=["-o"])]
+    """Folder for curve, checkpoints and the result, vae."""
+    recipe: tyro.conf.OmitArgPrefixes[AutoencoderRecipe] = AutoencoderRecipe()  # noqa: RUF009
+
+
+def main(arguments: list[str]) -> None:
+    """Run `ucpe train`."""
+    if not arguments or arguments[0] in ("-h", "--help"):
+        print(USAGE)
+        return
+    if arguments[0] == "--list":
+        _list()
+        return
+    name, rest = arguments[0], arguments[1:]
+    if name.startswith("-"):
+        raise ValueError(f"the recipe comes first: ucpe train RECIPE {' '.join(arguments)}")
+    if name == "desk-clips":
+        _render(tyro.cli(ClipOptions, args=rest, prog=f"ucpe train {name}"))
+    elif name == "desk-autoencoder":
+        _autoencoder(tyro.cli(AutoencoderOptions, args=rest, prog=f"ucpe train {name}"))
+    else:
+        _train(name, rest)
+
+
+def _train(name: str, arguments: list[str]) -> None:
+    from ucpe.training.runs import find_recipe, run
+
+    options = tyro.cli(Options, args=arguments, default=Options(find_recipe(name)), prog=f"ucpe train {name}")
+    if options.dry_run:
+        from ucpe.training.dry_run import dry_run
+
+        for label, value in dry_run(options.recipe, options.data, options.output, options.cache).lines():
+            print(f"{label:<24}{value}")
+        return
+    if options.data is None:
+        raise ValueError("name the folder of clips to train on: --data FOLDER")
+    print(
+        run(
+            options.recipe,
+            options.data,
+            options.output,
+            validation=options.validation,
+            cache=options.cache,
+            tracker=options.log,
+            skip_broken=options.skip_broken,
+        )
+    )
+
+
+def _autoencoder(options: AutoencoderOptions) -> None:
+    from ucpe.training.autoencoder import train_autoencoder
+
+    train_autoencoder(options.recipe, options.data, options.output)
+    print(options.output / "vae")
+
+
+def _render(options: ClipOptions) -> None:
+    from ucpe.synthesis.desk_clips import VALIDATION_SEED, render_shard
+    from ucpe.training.progress import encoding_bar
+
+    with encoding_bar(shown=True) as show:
+        for index in range(options.shards):
+            render_shard(options.first + index, VALIDATION_SEED if options.validation else 0, options.output)
+            show("shards", index + 1, options.shards)
+    print(options.output)
+
+
+def _list() -> None:
+    for name, recipe in RECIPES.items():
+        print(f"{name:<28}{recipe.summary()}")
+    for name, text in OTHERS.items():
+        print(f"{name:<28}{text}")

@@ -1,0 +1,1 @@
+"""Training: recipes, clips encoded once, the loop, checkpoints."""

@@ -1,0 +1,214 @@
+"""Base models from a folder or the hub, in the parts that training needs at a time."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from ucpe.adapters import Adapter, CameraAdapter, CameraCtrl, ReCamMaster
+from ucpe.generation import desk
+from ucpe.training.clips import file_fingerprint
+from ucpe.training.denoiser import Denoiser, PromptEncoder
+from ucpe.training.recipes import DESK, WAN, WAN_I2V, Recipe
+
+ADAPTERS: dict[str, type[Adapter]] = {"camera": CameraAdapter, "recammaster": ReCamMaster, "cameractrl": CameraCtrl}
+
+TRANSFORMERS: dict[str, dict[str, Any]] = {
+    WAN: {"num_attention_heads": 12, "ffn_dim": 8960, "num_layers": 30},
+    WAN_I2V: {
+        "num_attention_heads": 40,
+        "ffn_dim": 13824,
+        "num_layers": 40,
+        "in_channels": 36,
+        "image_dim": 1280,
+        "added_kv_proj_dim": 5120,
+    },
+}
+"""Constructor arguments of published transformers, to size a run before they are downloaded."""
+
+DTYPES = {"no": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
+
+
+class BaseModel:
+    """A pipeline folder of diffusers, whose parts are loaded when asked for."""
+
+    def __init__(self, recipe: Recipe):
+        self.recipe = recipe
+        self.fresh = recipe.model == DESK and recipe.train_base
+        self.folder = None if self.fresh else find_folder(recipe.model)
+        if self.fresh and recipe.autoencoder is None:
+            raise ValueError(
+                "a model trained from scratch needs an autoencoder: train one with `ucpe train desk-autoencoder "
+                "--data clips/ -o autoencoder/`, and add `--autoencoder autoencoder/vae`"
+            )
+
+    @property
+    def pipeline_config(self) -> dict[str, Any]:
+        """What model_index.json says."""
+        if self.folder is None:
+            return {"_class_name": "WanPipeline", "expand_timesteps": True}
+        return json.loads((self.folder / "model_index.json").read_text())
+
+    @property
+    def expand_timesteps(self) -> bool:
+        """Whether the transformer takes one timestep per token (Wan2.2 TI2V, the desk model)."""
+        return bool(self.pipeline_config.get("expand_timesteps"))
+
+    @property
+    def image_encoder(self) -> bool:
+        """Whether first frames also go through CLIP (Wan2.1 I2V)."""
+        return bool((self.pipeline_config.get("image_encoder") or [None])[0])
+
+    @property
+    def transformer_config(self) -> dict[str, Any]:
+        """Constructor arguments of the transformer."""
+        if self.folder is None:
+            return desk.transformer_config()
+        return json.loads((self.folder / "transformer" / "config.json").read_text())
+
+    @property
+    def concatenates_image(self) -> bool:
+        """Whether the first frame comes as channels beside the latents (Wan2.1 I2V)."""
+        config = self.transformer_config
+        return config.get("in_channels", 16) != config.get("out_channels", 16)
+
+    def fingerprint(self, *parts: str) -> str:
+        """Short name of the weights of some parts, found without loading them."""
+        digest = hashlib.sha256()
+        for part in parts:
+            folder = self._part(part)
+            for path in sorted(folder.rglob("*")):
+                if path.is_file() and path.suffix in (".json", ".safetensors", ".bin", ".model"):
+                    digest.update(f"{part}/{path.relative_to(folder)} {file_fingerprint(path)}".encode())
+        return digest.hexdigest()[:16]
+
+    def autoencoder(self) -> Any:
+        """The video autoencoder, in float32."""
+        from diffusers import AutoencoderKLWan
+
+        return _load(AutoencoderKLWan, self._part("vae"), torch.float32).eval().requires_grad_(False)
+
+    def image_parts(self) -> dict[str, Any]:
+        """CLIP and its preprocessing, where the model has them."""
+        if not self.image_encoder:
+            return {"image_encoder": None, "image_processor": None}
+        from transformers import CLIPImageProcessor, CLIPVisionModel
+
+        encoder = _load(CLIPVisionModel, self._part("image_encoder"), torch.float32)
+        processor = _load(CLIPImageProcessor, self._part("image_processor"))
+        return {"image_encoder": encoder.eval().requires_grad_(False), "image_processor": processor}
+
+    def prompts(self) -> PromptEncoder:
+        """Tokenizer and text encoder; fresh ones for a model trained from scratch."""
+        if self.fresh:
+            from ucpe.synthesis.worlds import vocabulary
+
+            tokenizer = desk.make_tokenizer(tuple(vocabulary()))
+            return PromptEncoder(tokenizer, desk.make_text_encoder(len(tokenizer)), self.recipe.text_tokens)
+        from transformers import AutoTokenizer, UMT5EncoderModel
+
+        encoder = _load(UMT5EncoderModel, self._part("text_encoder"), DTYPES[self.recipe.precision])
+        tokenizer = _load(AutoTokenizer, self._part("tokenizer"))
+        return PromptEncoder(tokenizer, encoder.eval().requires_grad_(False), self.recipe.text_tokens)
+
+    def denoiser(self) -> Denoiser:
+        """The module to train, with a fresh adapter and gradients where the recipe wants them."""
+        from diffusers import WanTransformer3DModel
+
+        recipe = self.recipe
+        torch.manual_seed(recipe.seed)
+        prompts = None if recipe.cache_text else self.prompts()
+        if self.fresh:
+            transformer: Any = desk.make_transformer()
+        else:
+            transformer = _load(WanTransformer3DModel, self._part("transformer"), DTYPES[recipe.precision])
+        return build_denoiser(recipe, transformer, prompts, self.expand_timesteps)
+
+    def _part(self, name: str) -> Path:
+        if name == "vae" and self.recipe.autoencoder is not None:
+            path = Path(self.recipe.autoencoder)
+            if not (path / "config.json").is_file():
+                raise ValueError(f"no autoencoder in {path}: expected its config.json and weights there")
+            return path
+        assert self.folder is not None
+        path = self.folder / name
+        if not path.is_dir():
+            raise OSError(f"{self.folder} has no {name}: {_how_to_download(self.recipe.model)}")
+        return path
+
+
+def build_denoiser(
+    recipe: Recipe, transformer: nn.Module, prompts: PromptEncoder | None = None, expand_timesteps: bool = False
+) -> Denoiser:
+    """A transformer with the recipe's adapter attached and gradients where the recipe wants them."""
+    adapter = None
+    if recipe.adapter != "none":
+        adapter = ADAPTERS[recipe.adapter].for_transformer(transformer, **recipe.adapter_options())
+    denoiser = Denoiser(transformer, adapter, prompts, expand_timesteps, recipe.objective.train_timesteps)
+    denoiser.set_trainable(recipe.train_base)
+    if recipe.gradient_checkpointing:
+        denoiser.transformer.enable_gradient_checkpointing()
+    _check_first_frame(recipe, denoiser)
+    return denoiser
+
+
+def sized_transformer(recipe: Recipe, **changes: Any) -> Any:
+    """The recipe's transformer from its config alone, with some arguments changed; weights are not loaded."""
+    from diffusers import WanTransformer3DModel
+
+    known = {**TRANSFORMERS, DESK: desk.transformer_config()}
+    config = known.get(recipe.model)
+    if config is None:
+        config = json.loads((find_folder(recipe.model) / "transformer" / "config.json").read_text())
+        config = {name: value for name, value in config.items() if not name.startswith("_")}
+    return WanTransformer3DModel(**{**config, **changes})
+
+
+def find_folder(model: str) -> Path:
+    """Local folder of a pipeline: the folder itself, the bundled one, or what the hub (or its cache) has of an id."""
+    if model == DESK:
+        if not (desk.WEIGHTS / "model_index.json").is_file():
+            raise OSError("the desk model's weights are not part of this installation: train them with desk-model")
+        return desk.WEIGHTS
+    path = Path(model)
+    if path.is_dir():
+        if not (path / "model_index.json").is_file():
+            raise OSError(f"{path} is no pipeline folder of diffusers: it has no model_index.json")
+        return path
+    from huggingface_hub import snapshot_download
+    from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
+
+    try:
+        return Path(snapshot_download(model, ignore_patterns=["assets/*", "examples/*", "*.md"]))
+    except HFValidationError:
+        raise OSError(f"there is no folder {model}, and it is no hub id either") from None
+    except (LocalEntryNotFoundError, HfHubHTTPError, OSError) as error:
+        reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        raise OSError(f"cannot get {model} ({reason}): {_how_to_download(model)}") from None
+
+
+def _how_to_download(model: str) -> str:
+    return (
+        f"download it where there is a network, with `hf download {model} --local-dir FOLDER`, and train with "
+        "`--model FOLDER`"
+    )
+
+
+def _load(kind: Any, folder: Path, dtype: torch.dtype | None = None) -> Any:
+    options = {} if dtype is None else {"torch_dtype" if "diffusers" in kind.__module__ else "dtype": dtype}
+    try:
+        return kind.from_pretrained(folder, **options)
+    except (OSError, ValueError) as error:
+        raise OSError(f"cannot load {kind.__name__} from {folder}: {str(error).strip().splitlines()[0]}") from None
+
+
+def _check_first_frame(recipe: Recipe, denoiser: Denoiser) -> None:
+    if denoiser.concatenates_image and recipe.first_frame != 1:
+        raise ValueError(f"{recipe.model} always takes a first frame: set --first-frame 1, got {recipe.first_frame}")
+    if recipe.first_frame and not (denoiser.concatenates_image or denoiser.expand_timesteps):
+        raise ValueError(f"{recipe.model} makes video from text alone: set --first-frame 0, got {recipe.first_frame}")

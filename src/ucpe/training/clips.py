@@ -1,0 +1,187 @@
+"""Where training clips come from: our dataset, PanShot as published, the desk clips; one small protocol."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Protocol
+
+import torch
+from safetensors import safe_open
+from torch import Tensor
+
+from ucpe.lenses import FAMILIES, UCM, Lens
+from ucpe.trajectories import Trajectory
+
+
+@dataclass(frozen=True)
+class Clip:
+    """What is known of a clip without reading its pictures."""
+
+    name: str
+    """For messages: where the clip is."""
+    caption: str
+    camera: Trajectory
+    family: str
+    """Lens family, by which validation is reported."""
+
+
+class Source(Protocol):
+    """A numbered set of clips with captions and cameras. Another layout on disk is another class with these members."""
+
+    def __len__(self) -> int:
+        """How many clips there are."""
+
+    def __getitem__(self, index: int) -> Clip:
+        """One clip without its pictures; cheap."""
+
+    def key(self, index: int) -> str:
+        """Short name of the clip's pictures that changes when they do, the same wherever the file lies."""
+
+    def video(self, index: int, frames: int, height: int, width: int) -> Tensor:
+        """The first frames of a clip at a size, (N, H, W, 3) uint8."""
+
+
+def open_source(folder: str | Path, split: str = "train") -> Source:
+    """The clips of a folder, whichever of the known layouts it has; `split` is "train" or "test"."""
+    folder = Path(folder)
+    if any(folder.glob("clips-*.safetensors")):
+        return DeskClipFiles(folder)
+    if (folder / "PanShot").is_dir():
+        return PanShotClips(folder, split)
+    raise ValueError(
+        f"{folder} holds no clips: expected metadata.parquet (`ucpe synthesize`), a folder PanShot (the published "
+        "dataset) or clips-*.safetensors (`ucpe train desk-clips`)"
+    )
+
+
+class PanShotClips:
+    """PanShot as its authors publish it: a folder with `PanShot` and `PanFlow` inside."""
+
+    def __init__(self, folder: Path, split: str = "train"):
+        from ucpe.trajectories.formats.captioned import read_panshot
+
+        self.cameras = [camera for camera in read_panshot(folder, split) if camera.scale is not None]
+        if not self.cameras:
+            raise ValueError(f"no clip of PanShot split {split!r} in {folder} has a caption and a near-plane depth")
+
+    def __len__(self) -> int:
+        return len(self.cameras)
+
+    def __getitem__(self, index: int) -> Clip:
+        """One clip without its pictures."""
+        camera = self.cameras[index]
+        return Clip(str(camera.video), camera.caption, camera.trajectory(), family_of(camera.lens))
+
+    def key(self, index: int) -> str:
+        """Fingerprint of the video file."""
+        return file_fingerprint(self._path(index))
+
+    def video(self, index: int, frames: int, height: int, width: int) -> Tensor:
+        """The first frames of a clip at a size, (N, H, W, 3) uint8."""
+        return read_sized(self._path(index), frames, height, width)
+
+    def _path(self, index: int) -> Path:
+        path = self.cameras[index].video
+        assert path is not None
+        return path
+
+
+class DeskClipFiles:
+    """The desk model's clips: rendered shards of safetensors."""
+
+    def __init__(self, folder: Path):
+        from ucpe.synthesis.desk_clips import FPS, shard_paths
+
+        self.fps = FPS
+        self.rows: list[tuple[Path, int]] = []
+        self.captions: list[str] = []
+        self.families: list[str] = []
+        poses, lenses = [], []
+        for path in shard_paths(folder):
+            with safe_open(path, "pt") as file:
+                metadata = file.metadata()
+                poses.append(file.get_tensor("c2w"))
+                lenses.append(torch.stack([file.get_tensor("xfov"), file.get_tensor("xi")], -1))
+            self.rows += [(path, row) for row in range(len(poses[-1]))]
+            self.captions += json.loads(metadata["captions"])
+            self.families += json.loads(metadata["families"])
+        self.c2w, self.lenses = torch.cat(poses).double(), torch.cat(lenses).double()
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __getitem__(self, index: int) -> Clip:
+        """One clip without its pictures."""
+        path, row = self.rows[index]
+        lens = UCM(xfov=self.lenses[index, 0], xi=self.lenses[index, 1])
+        camera = Trajectory(self.c2w[index], lens, self.fps)
+        return Clip(f"{path}, clip {row}", self.captions[index], camera, self.families[index])
+
+    def key(self, index: int) -> str:
+        """Fingerprint of the shard, and the row in it."""
+        path, row = self.rows[index]
+        return f"{file_fingerprint(path)}-{row:03d}"
+
+    def video(self, index: int, frames: int, height: int, width: int) -> Tensor:
+        """The first frames of a clip at a size, (N, H, W, 3) uint8."""
+        path, row = self.rows[index]
+        with safe_open(path, "pt") as file:
+            video = file.get_slice("video")[row]
+        return sized(video, str(path), frames, height, width)
+
+
+def family_of(lens: Lens) -> str:
+    """Name of the paper's lens family that a lens belongs to, "other" if to none."""
+    if isinstance(lens, UCM):
+        values = {name: float(lens.parameters[name].mean()) for name in ("xfov", "xi")}
+        for family in FAMILIES.values():
+            if all(low <= values[name] <= high for name, (low, high) in (("xfov", family.xfov), ("xi", family.xi))):
+                return family.name
+    return "other"
+
+
+def read_sized(path: Path, frames: int, height: int, width: int) -> Tensor:
+    """The first frames of a video file at a size, (N, H, W, 3) uint8."""
+    from ucpe.video import read_frames
+
+    return sized(torch.from_numpy(read_frames(path, frames=frames)), str(path), frames, height, width)
+
+
+def sized(video: Tensor, name: str, frames: int, height: int, width: int) -> Tensor:
+    """The first frames of a video (N, H, W, 3) uint8 at another size of the same shape."""
+    count, rows, columns = video.shape[:3]
+    if count < frames:
+        raise ValueError(f"{name} has {count} frames, training needs {frames}: set --frames {(count - 1) // 4 * 4 + 1}")
+    if abs(rows * width / (columns * height) - 1) > 0.02:
+        raise ValueError(
+            f"{name} is {rows} x {columns}: at {height} x {width} it would be squeezed, and no longer fit its lens"
+        )
+    video = video[:frames]
+    if (rows, columns) == (height, width):
+        return video
+    import cv2
+
+    pictures = [cv2.resize(frame, (width, height), interpolation=cv2.INTER_AREA) for frame in video.numpy()]
+    return torch.stack([torch.from_numpy(picture) for picture in pictures])
+
+
+def file_fingerprint(path: Path) -> str:
+    """Short name of a file's content: of its size and of blocks spread all over it."""
+    if not path.exists():
+        return f"missing-{hashlib.sha256(str(path).encode()).hexdigest()[:12]}"
+    return _file_fingerprint(path, path.stat().st_mtime_ns)
+
+
+@cache
+def _file_fingerprint(path: Path, modified: int, blocks: int = 4, block: int = 1 << 14) -> str:
+    size = path.stat().st_size
+    digest = hashlib.sha256(str(size).encode())
+    with path.open("rb") as file:
+        for index in range(blocks):
+            file.seek(max(0, size - block) * index // max(1, blocks - 1))
+            digest.update(file.read(block))
+    return digest.hexdigest()[:20]

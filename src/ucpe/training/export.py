@@ -1,0 +1,104 @@
+"""From what is trained to what is used: sample videos along the way, folders for generation at the end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from accelerate import Accelerator
+from safetensors.torch import save_file
+from torch import Tensor
+
+from ucpe.adapters import Adapter
+from ucpe.adapters.attachment import TUNED_FILE
+from ucpe.training.base_models import BaseModel
+from ucpe.training.checkpoints import gather
+from ucpe.training.denoiser import Denoiser
+from ucpe.training.encoded import EncodedClips
+from ucpe.training.recipes import Recipe
+
+ADAPTER, MODEL, SAMPLES = "adapter", "model", "samples"
+"""Folders of a run: the trained adapter, the whole pipeline of a model trained from scratch, sample videos."""
+
+
+def video_sampler(
+    recipe: Recipe, model: BaseModel, denoiser: Denoiser, clips: EncodedClips, output: Path
+) -> Callable[[int, Denoiser], None]:
+    """A hook that generates the first validation clips' captions with their cameras, into `output`/samples."""
+    pipe = camera_pipeline(recipe, model, denoiser)
+    chosen = [clips.source[number] for number in clips.numbers[: recipe.samples]]
+
+    def sample(step: int, trained: Denoiser) -> None:
+        from ucpe.video import write_video
+
+        for index, clip in enumerate(chosen):
+            camera = clip.camera[: recipe.frames]
+            image = None
+            if trained.concatenates_image:
+                number = clips.numbers[index]
+                image = clips.source.video(number, recipe.frames, recipe.height, recipe.width)[0].numpy()
+            video = pipe(clip.caption, camera, image=image, height=recipe.height, width=recipe.width, seed=index)
+            write_video(output / SAMPLES / f"step-{step:07d}-{index}.mp4", video.frames, camera.fps)
+
+    return sample
+
+
+def camera_pipeline(recipe: Recipe, model: BaseModel, denoiser: Denoiser) -> Any:
+    """The generation pipeline around the very modules that are trained."""
+    from diffusers import UniPCMultistepScheduler, WanImageToVideoPipeline, WanPipeline
+
+    from ucpe.generation.pipeline import CameraPipeline, Defaults
+
+    if denoiser.adapter is None:
+        raise ValueError("a model without an adapter has no camera to sample with: set --samples 0")
+    prompts = denoiser.prompts or model.prompts()
+    scheduler = UniPCMultistepScheduler(
+        prediction_type="flow_prediction", use_flow_sigmas=True, flow_shift=recipe.objective.shift
+    )
+    parts: dict[str, Any] = {
+        "tokenizer": prompts.tokenizer,
+        "text_encoder": prompts.text_encoder,
+        "vae": model.autoencoder(),
+        "scheduler": scheduler,
+        "transformer": denoiser.transformer,
+    }
+    if denoiser.concatenates_image:
+        pipe: Any = WanImageToVideoPipeline(**parts, **model.image_parts())
+    else:
+        pipe = WanPipeline(**parts, expand_timesteps=denoiser.expand_timesteps)
+    pipe.set_progress_bar_config(disable=True)
+    defaults = Defaults(height=recipe.height, width=recipe.width, text_tokens=recipe.text_tokens)
+    denoiser.adapter.detach()
+    return CameraPipeline(pipe, denoiser.adapter, defaults)
+
+
+def export(recipe: Recipe, model: BaseModel, trained: Denoiser, output: Path, accelerator: Accelerator) -> Path:
+    """Write what was trained: the adapter, or the whole pipeline of a model trained from scratch."""
+    weights = gather(trained.trained_parameters(), keep=accelerator.is_main_process)
+    folder = output / (MODEL if recipe.train_base else ADAPTER)
+    if accelerator.is_main_process:
+        if recipe.train_base and trained.adapter is not None:
+            camera_pipeline(recipe, model, trained).save_pretrained(folder)
+        elif recipe.train_base:
+            trained.transformer.save_pretrained(folder / "transformer")
+        else:
+            assert trained.adapter is not None
+            save_adapter(trained.adapter, weights, folder)
+    accelerator.wait_for_everyone()
+    return folder
+
+
+def save_adapter(adapter: Adapter, weights: dict[str, Tensor], folder: Path) -> None:
+    """Write an adapter with weights by their names in a `Denoiser`, and those of the transformer that it tunes."""
+    named = {part: _inside(weights, part) for part in ("adapter", "transformer")}
+    fresh: Any = type(adapter).from_config(adapter.config)
+    fresh.load_state_dict(named["adapter"])
+    fresh.save_pretrained(folder)
+    if named["transformer"]:
+        save_file(named["transformer"], folder / TUNED_FILE)
+
+
+def _inside(weights: dict[str, Tensor], part: str) -> dict[str, Tensor]:
+    start = f"{part}."
+    return {name.removeprefix(start): value.contiguous() for name, value in weights.items() if name.startswith(start)}

@@ -1,0 +1,135 @@
+"""A whole run: clips found and encoded, the model loaded, trained, and written where generation finds it."""
+
+from __future__ import annotations
+
+import runpy
+from collections.abc import Callable
+from pathlib import Path
+
+from accelerate import Accelerator
+
+from ucpe.training.base_models import BaseModel
+from ucpe.training.clips import Source, open_source
+from ucpe.training.encoded import EncodedClips, encode_missing
+from ucpe.training.export import export, video_sampler
+from ucpe.training.loop import make_accelerator, train
+from ucpe.training.progress import encoding_bar
+from ucpe.training.recipes import RECIPES, Recipe
+from ucpe.training.steps import planned_clips
+
+
+def find_recipe(name: str) -> Recipe:
+    """A recipe by name, or from a Python file that defines `recipe()`."""
+    if name.endswith(".py"):
+        if not Path(name).is_file():
+            raise ValueError(f"there is no file {name}")
+        found = runpy.run_path(name).get("recipe")
+        made = found() if callable(found) else found
+        if not isinstance(made, Recipe):
+            raise ValueError(f"{name} must define a function recipe() that returns a ucpe.training.recipes.Recipe")
+        return made
+    if name not in RECIPES:
+        raise ValueError(f"there is no recipe {name!r}; there are {', '.join(RECIPES)}, or a .py file of your own")
+    return RECIPES[name]
+
+
+def run(
+    recipe: Recipe,
+    data: Path,
+    output: Path,
+    *,
+    validation: Path | None = None,
+    cache: Path | None = None,
+    tracker: str | None = "tensorboard",
+    skip_broken: bool = False,
+    quiet: bool = False,
+) -> Path:
+    """Train by a recipe on a folder of clips; the same call again continues. Returns the folder of the result."""
+    model = BaseModel(recipe)
+    accelerator = make_accelerator(recipe, output, _available(tracker))
+    clips = EncodedClips(open_source(data), model, cache or data / "encoded")
+    encode_planned(clips, model, accelerator, skip_broken, quiet)
+    held_out = open_validation(data, validation)
+    fixed = None
+    if held_out is not None:
+        fixed = EncodedClips(held_out, model, cache or (validation or data) / "encoded")
+        encode_first(fixed, model, recipe.validation_clips, accelerator, skip_broken, quiet)
+    denoiser = model.denoiser()
+    sample = video_sampler(recipe, model, denoiser, fixed, output) if fixed is not None and recipe.samples else None
+    trained = train(
+        recipe, denoiser, clips, output, validation=fixed, accelerator=accelerator, sample=sample, quiet=quiet
+    )
+    return export(recipe, model, trained, output, accelerator)
+
+
+def encode_planned(
+    clips: EncodedClips, model: BaseModel, accelerator: Accelerator, skip_broken: bool, quiet: bool
+) -> None:
+    """Encode every clip that the run will draw; broken ones end it, or are never drawn with `skip_broken`."""
+
+    def wanted() -> list[int]:
+        return [clips.numbers[index] for index in planned_clips(clips.recipe, len(clips))]
+
+    _encode(clips, model, wanted, accelerator, skip_broken, quiet)
+
+
+def encode_first(
+    clips: EncodedClips, model: BaseModel, count: int, accelerator: Accelerator, skip_broken: bool, quiet: bool
+) -> None:
+    """Encode the first clips of a source."""
+    _encode(clips, model, lambda: list(clips.numbers[:count]), accelerator, skip_broken, quiet)
+
+
+def _encode(
+    clips: EncodedClips,
+    model: BaseModel,
+    wanted: Callable[[], list[int]],
+    accelerator: Accelerator,
+    skip_broken: bool,
+    quiet: bool,
+) -> None:
+    while True:
+        if not len(clips):
+            raise ValueError("no clip is left to train on: all that there are cannot be read")
+        numbers = wanted()
+        rank, processes = accelerator.process_index, accelerator.num_processes
+        with encoding_bar(accelerator.is_main_process and not quiet) as show:
+            encode_missing(clips, model, numbers, accelerator.device, rank, processes, show)
+        accelerator.wait_for_everyone()
+        broken = clips.broken(numbers)
+        if not broken:
+            return
+        if not skip_broken:
+            listed = "\n  ".join(broken.values())
+            raise ValueError(
+                f"{len(broken)} of {len(numbers)} clips cannot be read; the others are encoded and kept:\n  {listed}\n"
+                "Replace them and run the same command again, or add --skip-broken to train without them."
+            )
+        clips.leave_out(broken)
+
+
+def open_validation(data: Path, validation: Path | None) -> Source | None:
+    """Clips to validate on: those of a folder, else the test split of the data, else none."""
+    if validation is not None:
+        try:
+            return open_source(validation, "test")
+        except ValueError:
+            return open_source(validation, "train")
+    if any(data.glob("clips-*.safetensors")):
+        return None
+    try:
+        return open_source(data, "test")
+    except ValueError:
+        return None
+
+
+def _available(tracker: str | None) -> str | None:
+    """The tracker, or None with a word on it where its library is missing."""
+    if tracker in (None, "none"):
+        return None
+    from accelerate.tracking import get_available_trackers
+
+    if tracker not in [str(name) for name in get_available_trackers()]:
+        print(f"{tracker} is not installed (`pip install {tracker}`): the curve is in metrics.jsonl only")
+        return None
+    return tracker
