@@ -100,7 +100,8 @@ def show(command: Show) -> None:
     from ucpe.trajectories.show import show_trajectory
 
     trajectory = _trajectory(command)
-    title = command.title or Path(command.source).stem.replace("-", " ")
+    is_file = Path(command.source).exists()
+    title = command.title or (Path(command.source).stem if is_file else command.source.replace("-", " "))
     show_trajectory(trajectory, command.output, title=title, views=command.views)
     print(command.output)
 

@@ -335,7 +335,7 @@ def zoom_lens(
     if "pinhole_xfov" in parameters:
         half = torch.tan(torch.deg2rad(parameters["pinhole_xfov"]) / 2) / factor
         return planar._with({**parameters, "pinhole_xfov": 2 * torch.rad2deg(half.atan())})
-    half_row = 1 / planar.intrinsics(2, 2)[0, 0].double() / factor
+    half_row = 1 / planar.calibrated(2, 2).parameters["fx"].double() / factor
     ends = torch.stack([-half_row, half_row], -1)
     directions, seen = planar.from_plane(torch.stack([ends, torch.zeros_like(ends)], -1))
     if not seen.all():

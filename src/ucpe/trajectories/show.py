@@ -324,8 +324,7 @@ def _draw_angles(axes: Any, scene: _Scene) -> None:
 
 
 def _span(values: np.ndarray) -> str:
-    first, last = values[0] + 0.0, values[-1] + 0.0
-    numbers = [f"{0.0 if abs(value) < 0.05 else value:.0f}°" for value in (first, last)]
+    numbers = [f"{round(float(value)) + 0}°" for value in (values[0], values[-1])]
     return numbers[0] if numbers[0] == numbers[1] else f"{numbers[0]} → {numbers[1]}"
 
 

@@ -20,7 +20,7 @@ from ucpe.trajectories.formats.base import (
     read_rows,
     write_atomically,
 )
-from ucpe.trajectories.rotations import invert_pose
+from ucpe.trajectories.rotations import invert_pose, quaternion_from_rotation, rotation_from_quaternion
 from ucpe.trajectories.trajectory import Trajectory
 
 COLUMNS = 19
@@ -31,8 +31,9 @@ HEIGHT = 720
 class RealEstate10K:
     """A title line (the video's address), then one line a frame: microseconds, intrinsics, world-to-camera.
 
-    Converted from world-to-camera with the same axes, by inversion, and from intrinsics fx fy cx cy as fractions of
-    the image's width and height, to a pinhole calibrated in pixels (one for all frames if they agree).
+    Converted from world-to-camera with the same axes, by inversion (rotations, printed with nine digits, are made
+    exactly orthonormal), and from intrinsics fx fy cx cy as fractions of the image's width and height to a pinhole
+    calibrated in pixels (one for all frames if they agree).
     """
 
     name = "realestate10k"
@@ -53,17 +54,18 @@ class RealEstate10K:
             row = rows[int(backwards[0]) + 1]
             raise ValueError(f"{path}, line {row.line}: expected a timestamp later than the line before")
         w2c = poses_of_rows(path, rows, values[:, 7:].reshape(-1, 3, 4))
+        w2c[:, :3, :3] = rotation_from_quaternion(quaternion_from_rotation(w2c[:, :3, :3]))
         return Recording(invert_pose(w2c), _pinhole(path, rows, values[:, 1:5]), frame_rate(seconds))
 
     def write(self, trajectory: Trajectory, path: Path, size: ImageSize) -> None:
         """Write pinhole cameras; any other lens raises."""
         size = image_size_of(trajectory.lens, size)
-        lens = _as_pinhole(trajectory.lens)
-        matrix = lens.intrinsics(size.height, size.width).double().expand(len(trajectory), 3, 3)
+        lens = _as_pinhole(trajectory.lens).calibrated(size.height, size.width)
+        scale = {"fx": size.width, "fy": size.height, "cx": size.width, "cy": size.height}
+        columns = [(lens.parameters[name].double() / pixels).expand(len(trajectory)) for name, pixels in scale.items()]
         w2c = invert_pose(trajectory.c2w.double())
         lines = ["written by ucpe"]
-        for frame, (pose, k) in enumerate(zip(w2c.tolist(), matrix.tolist())):
-            intrinsics = [k[0][0] / size.width, k[1][1] / size.height, k[0][2] / size.width, k[1][2] / size.height]
+        for frame, (pose, intrinsics) in enumerate(zip(w2c.tolist(), torch.stack(columns, -1).tolist())):
             values = [*intrinsics, 0.0, 0.0, *pose[0], *pose[1], *pose[2]]
             lines.append(" ".join([str(round(frame * 1e6 / trajectory.fps)), *map(number, values)]))
         write_atomically(path, "\n".join(lines) + "\n")
