@@ -43,7 +43,8 @@ def _compose(
     groups = x[..., :split].to(dtype).unflatten(-1, (split // 4, 4))
     groups = groups.unflatten(-3, (blocks.shape[-3], tokens_per_block)).flatten(-3, -2)
     matrices = (blocks if transpose else blocks.mT).to(dtype).unsqueeze(-4)
-    with torch.autocast(x.device.type, enabled=False):  # would round the geometry
+    device = "cpu" if x.device.type == "meta" else x.device.type
+    with torch.autocast(device, enabled=False):  # would round the geometry
         moved = groups @ matrices  # row vectors: (M v)^T = v^T M^T
     moved = moved.unflatten(-2, (tokens_per_block, split // 4)).flatten(-4, -3).flatten(-2)
     if cosine is None or sine is None:
