@@ -1,0 +1,163 @@
+"""The camera pipeline on diffusers' real Wan classes at tiny size."""
+
+import json
+
+import numpy as np
+import pytest
+import torch
+from diffusers import AutoencoderKLWan, FlowMatchEulerDiscreteScheduler, WanPipeline, WanTransformer3DModel
+
+from ucpe.adapters import CameraAdapter
+from ucpe.generation import CameraPipeline, desk
+from ucpe.generation.pipeline import Defaults
+from ucpe.generation.preview import preview_sheet
+from ucpe.generation.requests import Request, make_video, read_again, read_list
+from ucpe.lenses import UCM, Pinhole
+from ucpe.trajectories import Trajectory
+
+PROMPT = "a red tower on grass"
+DEFAULTS = Defaults(frames=5, fps=8.0, height=32, width=48, steps=2, guidance=2.0, text_tokens=12)
+
+
+def tiny_pipeline(expand_timesteps=True):
+    torch.manual_seed(0)
+    vae = AutoencoderKLWan(
+        base_dim=4, z_dim=4, dim_mult=[1, 1, 1], num_res_blocks=1, temperal_downsample=[True, True], patch_size=2,
+        in_channels=12, out_channels=12, latents_mean=[0.0] * 4, latents_std=[1.0] * 4,
+    )  # fmt: skip
+    transformer = WanTransformer3DModel(
+        patch_size=(1, 2, 2), num_attention_heads=2, attention_head_dim=12, in_channels=4, out_channels=4,
+        text_dim=96, freq_dim=16, ffn_dim=32, num_layers=2, rope_max_seq_len=32,
+    )  # fmt: skip
+    tokenizer = desk.make_tokenizer(tuple(PROMPT.split()))
+    pipe = WanPipeline(
+        tokenizer=tokenizer, text_encoder=desk.make_text_encoder(len(tokenizer)).eval(), vae=vae,
+        scheduler=FlowMatchEulerDiscreteScheduler(shift=3.0), transformer=transformer, expand_timesteps=expand_timesteps,
+    )  # fmt: skip
+    pipe.set_progress_bar_config(disable=True)
+    adapter = CameraAdapter.for_transformer(transformer, compression=1, heads=1, head_dim=24)
+    for parameter in adapter.parameters():
+        torch.nn.init.normal_(parameter, std=0.2)
+    return CameraPipeline(pipe, adapter, DEFAULTS)
+
+
+@pytest.fixture(scope="module")
+def pipeline():
+    return tiny_pipeline()
+
+
+@pytest.fixture(scope="module")
+def camera():
+    return Trajectory.pan(UCM(xfov=160, xi=1.5), degrees=30, frames=5, fps=8, pitch=-10)
+
+
+@pytest.fixture(scope="module")
+def video(pipeline, camera):
+    return pipeline(PROMPT, camera, seed=3)
+
+
+def test_a_video_has_the_cameras_frames(video, camera):
+    assert video.frames.shape == (5, 32, 48, 3) and video.frames.dtype == np.uint8
+    assert video.camera is camera and video.prompt == PROMPT
+
+
+def test_same_seed_same_video_and_another_seed_another(pipeline, camera, video):
+    assert np.array_equal(pipeline(PROMPT, camera, seed=3).frames, video.frames)
+    assert not np.array_equal(pipeline(PROMPT, camera, seed=4).frames, video.frames)
+
+
+def test_the_lens_and_the_path_change_the_video(pipeline, camera, video):
+    for other in (camera.with_lens(Pinhole(xfov=90)), Trajectory.static(camera.lens, frames=5, fps=8, pitch=-10)):
+        assert not np.array_equal(pipeline(PROMPT, other, seed=3).frames, video.frames)
+
+
+def test_a_batch_gives_every_video_its_own_camera_and_seed(pipeline, camera, video):
+    other = camera.with_lens(Pinhole(xfov=90))
+    batch = pipeline(PROMPT, [camera, other], seed=[3, 5])
+    for entry, alone in zip(batch, (video, pipeline(PROMPT, other, seed=5))):
+        difference = np.abs(entry.frames.astype(int) - alone.frames.astype(int))
+        assert difference.max() <= 1
+
+
+def test_a_first_frame_is_kept(pipeline, camera):
+    image = np.random.default_rng(0).integers(0, 255, (32, 48, 3), dtype=np.uint8)
+    given = pipeline(PROMPT, camera, image=image, seed=3)
+    without = pipeline(PROMPT, camera, seed=3)
+    assert given.frames.shape == without.frames.shape
+    assert not np.array_equal(given.frames, without.frames)
+
+
+def test_progress_is_reported_after_every_step(pipeline, camera):
+    seen = []
+    pipeline(PROMPT, camera, steps=3, on_step=lambda done, total: seen.append((done, total)))
+    assert seen == [(1, 3), (2, 3), (3, 3)]
+
+
+def test_saved_and_loaded_it_makes_the_same_video(pipeline, camera, video, tmp_path):
+    pipeline.save_pretrained(tmp_path / "model")
+    loaded = CameraPipeline.from_pretrained(tmp_path / "model")
+    assert loaded.defaults == DEFAULTS
+    assert np.array_equal(loaded(PROMPT, camera, seed=3).frames, video.frames)
+
+
+def test_wrong_combinations_fail_early_and_clearly(pipeline, camera, tmp_path):
+    with pytest.raises(ValueError, match=r"4 frames.*such as 1 or 5.*resample\(frames=5\)"):
+        pipeline(PROMPT, camera[:4])
+    with pytest.raises(ValueError, match="height must be a multiple of 16 pixels.*got 40"):
+        pipeline(PROMPT, camera, height=40)
+    with pytest.raises(ValueError, match="2 prompts do not fit 3 cameras"):
+        pipeline([PROMPT] * 2, [camera] * 3)
+    with pytest.raises(ValueError, match=r"equally many frames, got \[1, 5\]"):
+        pipeline(PROMPT, [camera, camera[:1]])
+    with pytest.raises(ValueError, match="has no folder camera_adapter"):
+        CameraPipeline.from_pretrained(tmp_path)
+    with pytest.raises(ValueError, match="from text alone"):
+        tiny_pipeline(expand_timesteps=False)(PROMPT, camera, image=np.zeros((32, 48, 3), np.uint8))
+
+
+def test_a_missing_model_says_what_to_download(pipeline, monkeypatch, tmp_path):
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    pipeline.adapter.save_pretrained(tmp_path / "adapter")
+    with pytest.raises(OSError, match=r"cannot load the model nobody/nothing.*\n.*hf download nobody/nothing"):
+        CameraPipeline.from_pretrained("nobody/nothing", adapter=tmp_path / "adapter", local_files_only=True)
+
+
+def test_a_record_makes_the_same_video_again(pipeline, camera, video, tmp_path):
+    request = Request(PROMPT, camera, seed=3)
+    written = make_video(pipeline, request, tmp_path / "a.mp4", preview=True)
+    assert all(path.stat().st_size > 0 for path in written.values()) and set(written) == {"video", "record", "preview"}
+    again = read_again(written["record"])
+    assert again.prompt == PROMPT and again.seed == 3
+    torch.testing.assert_close(again.camera.c2w, camera.c2w, rtol=0, atol=0)
+    make_video(pipeline, again, tmp_path / "b.mp4")
+    assert (tmp_path / "a.mp4").read_bytes() == (tmp_path / "b.mp4").read_bytes()
+
+
+def test_a_file_that_is_no_record_is_refused(tmp_path):
+    path = tmp_path / "x.json"
+    path.write_text("[1, 2]")
+    with pytest.raises(ValueError, match="not the record of a generated video"):
+        read_again(path)
+
+
+def test_a_list_of_requests_is_read(camera, tmp_path):
+    camera.save(tmp_path / "path.json")
+    listed = tmp_path / "list.json"
+    listed.write_text(
+        json.dumps([{"prompt": "a", "camera": "path.json", "seed": 7}, {"prompt": "b", "camera": "path.json"}])
+    )
+    requests = read_list(listed, seed=1, steps=2)
+    assert [(request.prompt, request.seed, request.steps) for request in requests] == [("a", 7, 2), ("b", 1, 2)]
+    listed.write_text(json.dumps([{"prompt": "a", "colour": 3}]))
+    with pytest.raises(ValueError, match="entry 0: needs prompt and camera"):
+        read_list(listed)
+
+
+def test_preview_draws_every_video(video, tmp_path):
+    preview_sheet([video, video], tmp_path / "sheet.png")
+    assert (tmp_path / "sheet.png").stat().st_size > 10_000
+
+
+def test_words_outside_the_vocabulary_become_unknown():
+    tokenizer = desk.make_tokenizer(("a", "tower"))
+    assert tokenizer("A zebra, tower!").input_ids == [3, 2, 4, 1]
