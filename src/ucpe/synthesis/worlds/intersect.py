@@ -6,12 +6,27 @@ import numpy as np
 from numba import njit
 
 from ucpe.synthesis.worlds.numerics import angle_of, rotate
-
-BLOCK, ROUND, ELLIPSOID, ARCH = 0, 1, 2, 3
-"""Kinds of shape: tapered box, tapered cylinder, ellipsoid, box with an arched passage."""
-
-X, Y, Z, COS, SIN, HEIGHT, A0, A1, B0, B1, CX, CY, CZ, RADIUS, SHAPE_COLUMNS = range(15)
-"""Columns of the shape table: base centre, yaw, height, half widths (bottom, top), half depths, bounding sphere."""
+from ucpe.synthesis.worlds.solids import (
+    A0,
+    A1,
+    ARCH,
+    B0,
+    BLOCK,
+    COS,
+    CURVED,
+    CX,
+    CY,
+    CZ,
+    HEIGHT,
+    NEAREST,
+    RADIUS,
+    ROUND,
+    SIN,
+    X,
+    Y,
+    Z,
+    meet_shape,
+)
 
 GROUND_Y, INDOOR, ROOM_X0, ROOM_X1, ROOM_Z0, ROOM_Z1, CEILING_Y = range(7)
 SUN_X, SUN_Y, SUN_Z, LAMP_X, LAMP_Y, LAMP_Z, PLACE_COLUMNS = range(7, 14)
@@ -20,14 +35,10 @@ SUN_X, SUN_Y, SUN_Z, LAMP_X, LAMP_Y, LAMP_Z, PLACE_COLUMNS = range(7, 14)
 SKY, GROUND, SKYLINE, ROOM = -1, -2, -3, -20
 """What a ray met when not a shape: SKYLINE - layer, ROOM - wall (0 +x, 1 -x, 2 +z, 3 -z, 4 ceiling, 5 floor)."""
 
-SIDE_POSITIVE_X, SIDE_NEGATIVE_X, SIDE_POSITIVE_Z, SIDE_NEGATIVE_Z, TOP, BOTTOM, CURVED = range(7)
-"""Faces of a shape."""
-
 WINDOW_BAR = 0.035
 """Half width in metres of the bars across a window."""
 
 CHUNK = 64
-NEAREST = 1e-6
 
 geometry = njit(cache=True, nogil=True, error_model="numpy", fastmath={"contract", "arcp", "nsz"})
 _part = njit(nogil=True, error_model="numpy", fastmath={"contract", "arcp", "nsz"})
@@ -171,191 +182,6 @@ def cull(ways, starts, count, shapes, active):
 
 
 @_small
-def meet_shape(shapes, kind, i, ox, oy, oz, dx, dy, dz):
-    """Nearest positive distance of a ray to shape `i` (inf where it misses) and the face it meets."""
-    ox -= shapes[i, X]
-    oy -= shapes[i, Y]
-    oz -= shapes[i, Z]
-    c = shapes[i, COS]
-    s = shapes[i, SIN]
-    lx = c * ox - s * oz
-    lz = s * ox + c * oz
-    mx = c * dx - s * dz
-    mz = s * dx + c * dz
-    height = shapes[i, HEIGHT]
-    a0, a1, b0, b1 = shapes[i, A0], shapes[i, A1], shapes[i, B0], shapes[i, B1]
-    if kind == BLOCK:
-        return meet_block(lx, -oy, lz, mx, -dy, mz, height, a0, a1, b0, b1)
-    if kind == ROUND:
-        return meet_round(lx, -oy, lz, mx, -dy, mz, height, a0, a1)
-    if kind == ELLIPSOID:
-        return meet_ellipsoid(lx, -oy, lz, mx, -dy, mz, height, a0, b0)
-    return meet_arch(lx, -oy, lz, mx, -dy, mz, height, a0, b0, a1, b1)
-
-
-@_part
-def meet_block(x, y, z, dx, dy, dz, height, a0, a1, b0, b1):
-    """Box from 0 to `height` whose half widths go from a0, b0 to a1, b1."""
-    enter, leave = -np.inf, np.inf
-    enter_side, leave_side = TOP, TOP
-    slope_x = (a1 - a0) / height
-    slope_z = (b1 - b0) / height
-    for side in range(6):
-        if side == SIDE_POSITIVE_X:
-            value, rate = x - slope_x * y - a0, dx - slope_x * dy
-        elif side == SIDE_NEGATIVE_X:
-            value, rate = -x - slope_x * y - a0, -dx - slope_x * dy
-        elif side == SIDE_POSITIVE_Z:
-            value, rate = z - slope_z * y - b0, dz - slope_z * dy
-        elif side == SIDE_NEGATIVE_Z:
-            value, rate = -z - slope_z * y - b0, -dz - slope_z * dy
-        elif side == TOP:
-            value, rate = y - height, dy
-        else:
-            value, rate = -y, -dy
-        if rate == 0.0:
-            if value > 0.0:
-                return np.inf, TOP
-            continue
-        at = -value / rate
-        if rate < 0.0:
-            if at > enter:
-                enter, enter_side = at, side
-        elif at < leave:
-            leave, leave_side = at, side
-        if enter > leave:
-            return np.inf, TOP
-    if enter > NEAREST:
-        return enter, enter_side
-    if leave > NEAREST:
-        return leave, leave_side
-    return np.inf, TOP
-
-
-@_part
-def meet_round(x, y, z, dx, dy, dz, height, r0, r1):
-    """Upright cylinder, cone or frustum with its caps."""
-    slope = (r1 - r0) / height
-    radius = r0 + slope * y
-    a = dx * dx + dz * dz - slope * slope * dy * dy
-    b = x * dx + z * dz - slope * dy * radius
-    c = x * x + z * z - radius * radius
-    discriminant = b * b - a * c
-    nearest, side = np.inf, CURVED
-    if discriminant > 0.0:
-        q = -(b + math.copysign(math.sqrt(discriminant), b))
-        for root in range(2):
-            at = q / a if root == 0 else c / q
-            if NEAREST < at < nearest and 0.0 <= y + at * dy <= height:
-                nearest, side = at, CURVED
-    if dy != 0.0:
-        for cap in range(2):
-            level, limit = (height, r1) if cap == 0 else (0.0, r0)
-            at = (level - y) / dy
-            px, pz = x + at * dx, z + at * dz
-            if NEAREST < at < nearest and px * px + pz * pz <= limit * limit:
-                nearest, side = at, TOP if cap == 0 else BOTTOM
-    return nearest, side
-
-
-@_part
-def meet_ellipsoid(x, y, z, dx, dy, dz, height, rx, rz):
-    """Ellipsoid resting on the origin."""
-    ry = 0.5 * height
-    y -= ry
-    x /= rx
-    y /= ry
-    z /= rz
-    dx /= rx
-    dy /= ry
-    dz /= rz
-    a = dx * dx + dy * dy + dz * dz
-    closest = -(x * dx + y * dy + z * dz) / a
-    px, py, pz = x + closest * dx, y + closest * dy, z + closest * dz
-    inside = 1.0 - (px * px + py * py + pz * pz)
-    if inside <= 0.0:
-        return np.inf, CURVED
-    half = math.sqrt(inside / a)
-    if closest - half > NEAREST:
-        return closest - half, CURVED
-    if closest + half > NEAREST:
-        return closest + half, CURVED
-    return np.inf, CURVED
-
-
-@_part
-def meet_arch(x, y, z, dx, dy, dz, height, a, b, gap, spring):
-    """Box minus an arched passage along z."""
-    enter, leave = -np.inf, np.inf
-    enter_side = TOP
-    for axis in range(3):
-        if axis == 0:
-            value, rate, low, high = x, dx, -a, a
-        elif axis == 1:
-            value, rate, low, high = y, dy, 0.0, height
-        else:
-            value, rate, low, high = z, dz, -b, b
-        if rate == 0.0:
-            if value < low or value > high:
-                return np.inf, TOP
-            continue
-        first, last = (low - value) / rate, (high - value) / rate
-        if first > last:
-            first, last = last, first
-        if first > enter:
-            enter = first
-            if axis == 0:
-                enter_side = SIDE_NEGATIVE_X if rate > 0.0 else SIDE_POSITIVE_X
-            elif axis == 1:
-                enter_side = BOTTOM if rate > 0.0 else TOP
-            else:
-                enter_side = SIDE_NEGATIVE_Z if rate > 0.0 else SIDE_POSITIVE_Z
-        leave = min(leave, last)
-    if enter > leave or leave < NEAREST:
-        return np.inf, TOP
-    gap_in, gap_out = passage(x, y, dx, dy, gap, spring)
-    start = max(enter, NEAREST)
-    if gap_in <= start <= gap_out:
-        return (gap_out, CURVED) if gap_out < leave else (np.inf, TOP)
-    if enter > NEAREST:
-        return enter, enter_side
-    if start < gap_in < leave and gap_in < gap_out:
-        return gap_in, CURVED
-    return leave, TOP
-
-
-@_part
-def passage(x, y, dx, dy, gap, spring):
-    """Interval of a ray in a passage |x| <= gap up to `spring`, closed by a half circle; empty if first > last."""
-    first, last = -np.inf, np.inf
-    empty = False
-    if dx == 0.0:
-        empty = abs(x) > gap
-    else:
-        first, last = (-gap - x) / dx, (gap - x) / dx
-        if first > last:
-            first, last = last, first
-    if dy > 0.0:
-        last = min(last, (spring - y) / dy)
-    elif dy < 0.0:
-        first = max(first, (spring - y) / dy)
-    else:
-        empty = empty or y > spring
-    if empty or first > last:
-        first, last = np.inf, -np.inf
-    square = dx * dx + dy * dy
-    if square > 0.0:
-        closest = -(x * dx + (y - spring) * dy) / square
-        px, py = x + closest * dx, y - spring + closest * dy
-        inside = gap * gap - px * px - py * py
-        if inside > 0.0:
-            half = math.sqrt(inside / square)
-            first = min(first, closest - half)
-            last = max(last, closest + half)
-    return first, last
-
-
-@_small
 def meet_place(place, layers, profiles, windows, ox, oy, oz, dx, dy, dz, nearest):
     """Distance to ground, skyline or room (inf for sky) and its code."""
     if place[INDOOR] > 0.0:
@@ -454,9 +280,8 @@ def see_lights(shapes, kinds, place, windows, shadows, points, met, first, count
         if what == SKY:
             continue
         x, y, z = points[0, ray], points[1, ray], points[2, ray]
-        inside = indoor and (what >= 0 or what <= ROOM)
         sun = 1.0
-        if inside:
+        if indoor and (what >= 0 or what <= ROOM):
             leave, wall = leave_room(place, x - 1e-4 * sx, y - 1e-4 * sy, z - 1e-4 * sz, sx, sy, sz)
             if (
                 wall >= 4
@@ -477,14 +302,60 @@ def see_lights(shapes, kinds, place, windows, shadows, points, met, first, count
                     sun = 0.0
                     break
         light[ray, 0] = sun
-        light[ray, 1] = 0.0 if not inside or lamp_blocked(shapes, kinds, place, what, x, y, z) else 1.0
+        light[ray, 1] = 0.0
         light[ray, 2] = 1.0
+    if indoor:
+        see_lamp(shapes, kinds, place, points, met, first, count, active, light)
     floor = ROOM - 5 if indoor else GROUND
     beside = shapes_beside(shapes, points, met, floor, first, count, active)
     if beside > 0:
         for ray in range(count):
             if met[first + ray] == floor:
                 light[ray, 2] = contact(shapes, kinds, points[0, ray], points[1, ray], points[2, ray], active, beside)
+
+
+@_part
+def see_lamp(shapes, kinds, place, points, met, first, count, active, light):
+    """Writes whether the points of a run of rays see the lamp of the room."""
+    lamp_x, lamp_y, lamp_z = place[LAMP_X], place[LAMP_Y], place[LAMP_Z]
+    cx = cy = cz = 0.0
+    for ray in range(count):
+        cx += points[0, ray] / count
+        cy += points[1, ray] / count
+        cz += points[2, ray] / count
+    spread = 0.0
+    for ray in range(count):
+        if met[first + ray] >= 0 or met[first + ray] <= ROOM:
+            x, y, z = points[0, ray] - cx, points[1, ray] - cy, points[2, ray] - cz
+            spread = max(spread, x * x + y * y + z * z)
+    spread = math.sqrt(spread)
+    dx, dy, dz = lamp_x - cx, lamp_y - cy, lamp_z - cz
+    square = max(dx * dx + dy * dy + dz * dz, 1e-9)
+    kept = 0
+    for shape in range(len(shapes)):
+        x, y, z = shapes[shape, CX] - cx, shapes[shape, CY] - cy, shapes[shape, CZ] - cz
+        near = min(max((x * dx + y * dy + z * dz) / square, 0.0), 1.0)
+        x -= near * dx
+        y -= near * dy
+        z -= near * dz
+        reach = shapes[shape, RADIUS] + spread
+        if x * x + y * y + z * z < reach * reach:
+            active[kept] = shape
+            kept += 1
+    for ray in range(count):
+        what = met[first + ray]
+        if what < 0 and what > ROOM:
+            continue
+        x, y, z = points[0, ray], points[1, ray], points[2, ray]
+        light[ray, 1] = 1.0
+        for index in range(kept):
+            shape = active[index]
+            if shape == what:
+                continue
+            distance, _ = meet_shape(shapes, kinds[shape], shape, x, y, z, lamp_x - x, lamp_y - y, lamp_z - z)
+            if distance < 1.0:
+                light[ray, 1] = 0.0
+                break
 
 
 @_part
@@ -552,26 +423,6 @@ def sun_discs(shapes, place, shadows):
         shadows[shape, 1] = -x * uz * sy + y * (uz * sx - ux * sz) + z * ux * sy
         shadows[shape, 2] = radius * radius
         shadows[shape, 3] = x * sx + y * sy + z * sz + radius
-
-
-@_part
-def lamp_blocked(shapes, kinds, place, what, x, y, z):
-    """Whether a shape stands between a point and the lamp."""
-    dx, dy, dz = place[LAMP_X] - x, place[LAMP_Y] - y, place[LAMP_Z] - z
-    square = dx * dx + dy * dy + dz * dz
-    for shape in range(len(shapes)):
-        if shape == what:
-            continue
-        cx, cy, cz = shapes[shape, CX] - x, shapes[shape, CY] - y, shapes[shape, CZ] - z
-        near = min(max((cx * dx + cy * dy + cz * dz) / square, 0.0), 1.0)
-        cx -= near * dx
-        cy -= near * dy
-        cz -= near * dz
-        if cx * cx + cy * cy + cz * cz < shapes[shape, RADIUS] * shapes[shape, RADIUS]:
-            distance, _ = meet_shape(shapes, kinds[shape], shape, x, y, z, dx, dy, dz)
-            if distance < 1.0:
-                return True
-    return False
 
 
 @_part

@@ -29,7 +29,7 @@ def noise_pyramid() -> np.ndarray:
     generator = np.random.RandomState(20260)
     image = np.zeros((NOISE_SIZE, NOISE_SIZE))
     for cells in (4, 8, 16, 32, 64, 128, 256):
-        image += cells**-0.55 * _smooth_cells(generator.standard_normal((cells, cells)))
+        image += cells**-0.36 * _smooth_cells(generator.standard_normal((cells, cells)))
     image -= image.mean()
     image = np.clip(image / image.std(), -2.5, 2.5)
     levels = [image]

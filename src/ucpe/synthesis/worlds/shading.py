@@ -20,7 +20,7 @@ from ucpe.synthesis.worlds.intersect import (
     SUN_X,
     SUN_Y,
     SUN_Z,
-)  # fmt: skip
+)
 from ucpe.synthesis.worlds.numerics import NOISE_SIZE, hash_pair, noise_at, rotate, rough_log2, smoothstep
 
 ZENITH, HORIZON, SUN, GLOW_COLOR, CLOUD, CLOUD_SHADE, AMBIENT_UP, AMBIENT_DOWN, LAMP = range(0, 27, 3)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from ucpe.synthesis.worlds.intersect import ARCH, BLOCK, ELLIPSOID, ROUND, SHAPE_COLUMNS
+from ucpe.synthesis.worlds.solids import ARCH, BLOCK, ELLIPSOID, ROUND, SHAPE_COLUMNS
 from ucpe.synthesis.worlds.surfaces import MATERIAL_COLUMNS, PLAIN
 
 Color = tuple[float, float, float]

@@ -7,34 +7,7 @@ import math
 
 from numba import njit
 
-from ucpe.synthesis.worlds.intersect import (
-    A0,
-    A1,
-    ARCH,
-    B0,
-    B1,
-    BLOCK,
-    BOTTOM,
-    COS,
-    ELLIPSOID,
-    GROUND,
-    GROUND_Y,
-    HEIGHT,
-    ROOM,
-    ROUND,
-    SIDE_NEGATIVE_X,
-    SIDE_NEGATIVE_Z,
-    SIDE_POSITIVE_X,
-    SIDE_POSITIVE_Z,
-    SIN,
-    SKY,
-    SKYLINE,
-    SUN_X,
-    TOP,
-    X,
-    Y,
-    Z,
-)  # fmt: skip
+from ucpe.synthesis.worlds.intersect import GROUND, GROUND_Y, ROOM, SKY, SKYLINE, SUN_X
 from ucpe.synthesis.worlds.numerics import (
     NOISE_SIZE,
     angle_of,
@@ -44,6 +17,28 @@ from ucpe.synthesis.worlds.numerics import (
     rotate,
     rough_log2,
     smoothstep,
+)
+from ucpe.synthesis.worlds.solids import (
+    A0,
+    A1,
+    ARCH,
+    B0,
+    B1,
+    BLOCK,
+    BOTTOM,
+    COS,
+    ELLIPSOID,
+    HEIGHT,
+    ROUND,
+    SIDE_NEGATIVE_X,
+    SIDE_NEGATIVE_Z,
+    SIDE_POSITIVE_X,
+    SIDE_POSITIVE_Z,
+    SIN,
+    TOP,
+    X,
+    Y,
+    Z,
 )
 
 PLAIN, BRICK, BLOCKS, FACADE, PLANKS, STRIPES, GORES, FOLIAGE, SHINGLES, CHECKS, BOOKS, GLOW, PICTURE, PAINT = range(14)
@@ -148,8 +143,8 @@ def soil(look, noise, x, z, span):
     fine = noise_at(noise, x * 1.3 + look[SHIFT_Z], z * 1.3 + look[SHIFT_X], level + 0.38)
     blend, tone = 0.5, 1.0
     if kind == GRASS:
-        blend = 0.5 + 0.28 * macro + 0.12 * middle
-        tone = 1.0 + 0.2 * middle + 0.3 * fine
+        blend = 0.45 + 0.28 * macro + 0.2 * middle
+        tone = 1.0 + 0.16 * middle + 0.3 * fine
     elif kind == SAND:
         wave = 1.35 * (x * 0.9 + z * 0.44) + 0.75 * macro + 0.35 * middle
         fade = max(1.0 - 2.2 * span, 0.0)
@@ -183,6 +178,11 @@ def soil(look, noise, x, z, span):
         if cover > 0.0:
             if kind == PAVING:
                 cover *= 0.3
+            elif kind == GRASS and size == 1:
+                red *= 1.0 - 0.45 * cover
+                green *= 1.0 - 0.35 * cover
+                blue *= 1.0 - 0.45 * cover
+                continue
             bright = 0.35 + 1.1 * chance + 0.2 * fine
             red += cover * (bright * look[SPOT] - red)
             green += cover * (bright * look[SPOT + 1] - green)
@@ -372,8 +372,9 @@ def texture(materials, i, noise, u, v, span, ny):
         tone = 1.0 + 0.025 * coarse + 0.02 * fine
     elif kind == FOLIAGE:
         leaf = noise_at(noise, 0.47 * u + shift, 0.47 * v, level - 1.09)
-        tone = 1.0 + 0.28 * leaf + 0.32 * fine
-        blend = min(max(0.4 + 0.3 * coarse + 0.25 * leaf, 0.0), 1.0)
+        clump = smoothstep(-0.5, 0.5, leaf + 0.4 * fine)
+        tone = 0.62 + 0.55 * clump + 0.2 * fine
+        blend = min(max(0.6 * clump + 0.25 * coarse, 0.0), 1.0)
     elif kind == SHINGLES:
         row = v / size
         course = u / (0.8 * size) + 0.5 * (math.floor(row) & 1)

@@ -329,7 +329,7 @@ def _wall_materials(floor: str, walls: str, order: np.ndarray, generator: np.ran
     rows[5] = {
         "wooden": Material(linear(164, 112, 66), texture=PLANKS, scale=0.3, shift=shift),
         "tiled": Material(linear(214, 208, 198), linear(120, 126, 136), CHECKS, 0.8, shift),
-        "carpet": Material((red, green, blue), texture=PLAIN, shift=shift),
+        "carpet": Material((red, green, blue), (0.8 * red, 0.8 * green, 0.8 * blue), CHECKS, 0.22, shift),
     }[floor]
     return np.array([rows[wall].row() for wall in range(6)])
 

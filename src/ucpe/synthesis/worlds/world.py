@@ -10,30 +10,12 @@ from typing import Any, Literal, Protocol
 import numpy as np
 
 from ucpe.synthesis.worlds import words as vocabulary
-from ucpe.synthesis.worlds.intersect import (
-    A0,
-    A1,
-    ARCH,
-    B0,
-    B1,
-    BLOCK,
-    CEILING_Y,
-    COS,
-    GROUND_Y,
-    HEIGHT,
-    ROOM_X0,
-    ROOM_X1,
-    ROOM_Z0,
-    ROOM_Z1,
-    SIN,
-    X,
-    Y,
-    Z,
-)
+from ucpe.synthesis.worlds.intersect import CEILING_Y, GROUND_Y, ROOM_X0, ROOM_X1, ROOM_Z0, ROOM_Z1
 from ucpe.synthesis.worlds.placement import furnish, scatter
 from ucpe.synthesis.worlds.rays import array, finer_rays, ray_widths, unpack_rays
 from ucpe.synthesis.worlds.rendering import Caster, FlatRays, WorldImage
 from ucpe.synthesis.worlds.shapes import Packed, Thing, pack
+from ucpe.synthesis.worlds.solids import A0, A1, ARCH, B0, B1, BLOCK, COS, HEIGHT, SIN, X, Y, Z
 from ucpe.synthesis.worlds.surroundings import Surroundings, outdoors, room
 
 Kind = Literal["outdoor", "indoor"]
