@@ -158,17 +158,19 @@ def test_map_error_is_below_a_fiftieth_of_a_pixel():
     generator = np.random.default_rng(0)
     directions = generator.normal(size=(3, 400, 1000))
     directions /= np.linalg.norm(directions, axis=0)
-    x, y = np.empty((2, 400, 1000), np.float32)
-    sphere.equirectangular_unit(directions.astype(np.float32), np.eye(3, dtype=np.float32), x, y)
-    exact_x = np.arctan2(directions[0], directions[2]) / (2 * np.pi) + 0.5
-    exact_y = np.arcsin(directions[1]) / np.pi + 0.5
-    wrapped = np.abs((x - exact_x + 0.5) % 1 - 0.5) * np.sqrt(1 - directions[1] ** 2)
-    assert wrapped.max() * 3840 < 0.02
-    assert np.abs(y - exact_y).max() * 1920 < 0.02
+    (x, y), edges = np.empty((2, 400, 1000), np.float32), np.empty(400_000, np.int32)
+    sphere.map_equirectangular(
+        directions.astype(np.float32), np.eye(3, dtype=np.float32), 3840, 1920, 0.0, 1, x, y, edges
+    )
+    exact_x = (np.arctan2(directions[0], directions[2]) / (2 * np.pi) + 0.5) * 3840 - 0.5
+    exact_y = (np.arcsin(directions[1]) / np.pi + 0.5) * 1920 - 0.5
+    wrapped = np.abs((x - exact_x + 1920) % 3840 - 1920) * np.sqrt(1 - directions[1] ** 2)
+    assert wrapped.max() < 0.02
+    assert np.abs(y - exact_y).max() < 0.02
 
 
 def zone_plate(height: int) -> np.ndarray:
-    """Rings around +z whose spacing reaches two panorama pixels at 90 degrees: fine for the panorama, too fine for less."""
+    """Rings around +z whose spacing falls to two panorama pixels at 90 degrees: too fine for any smaller picture."""
     directions = Equirectangular().rays(height, 2 * height, dtype=torch.float64).directions.numpy()
     angle = np.arccos(directions[..., 2].clip(-1, 1))
     rings = 0.5 + 0.5 * np.cos(height / np.pi * angle**2)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
@@ -49,7 +50,7 @@ class Footage:
         One frame is in memory at a time; raises VideoError where the footage ends too early.
         """
         numbers = list(indices)
-        if not numbers or numbers[0] < 0 or any(later < earlier for earlier, later in zip(numbers, numbers[1:])):
+        if not numbers or numbers[0] < 0 or any(later < earlier for earlier, later in itertools.pairwise(numbers)):
             raise ValueError(f"{self.path}: frame numbers must be given, not negative and in order, got {numbers[:9]}")
         if self.still:
             planes = self._panoramas(_still_planes(Panorama.open(self.path, self.projection).levels[0]))
@@ -146,9 +147,9 @@ def _still_planes(picture: np.ndarray) -> Planes:
     """The 4:2:0 planes of an RGB picture (H, W, 3); an odd last row or column is dropped."""
     import av
 
-    from ucpe.video import _view
-
     height, width = (side // 2 * 2 for side in picture.shape[:2])
     frame = av.VideoFrame.from_ndarray(np.ascontiguousarray(picture[:height, :width]), format="rgb24")
     frame = frame.reformat(format="yuv420p", dst_colorspace=BT709, dst_color_range=LIMITED, interpolation="BICUBIC")
-    return Planes(*(_view(plane).copy() for plane in frame.planes))
+    luma, blue, red = np.split(frame.to_ndarray().ravel(), [height * width, height * width * 5 // 4])
+    small = (height // 2, width // 2)
+    return Planes(luma.reshape(height, width), blue.reshape(small), red.reshape(small))

@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 from pathlib import Path
 from threading import Lock
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import numpy as np
 
@@ -30,11 +30,21 @@ EAC_PADDING = 2
 SMALLEST_LEVEL = 16
 """Height in pixels below which a panorama is not halved again."""
 
-LEVEL_TOLERANCE = 0.15
+LEVEL_TOLERANCE = 0.25
 """Octaves around a whole level within which that level alone is used; sharper and faster, and not visible."""
+
+COLOR_TOLERANCE = 0.5
+"""The same for the colour planes of a 4:2:0 picture, whose levels are never blended."""
 
 LARGEST_STRETCH = 1.5
 """Octaves by which the blur across a pixel's wide side may exceed what its narrow side needs (fisheye rims)."""
+
+
+TILE = 16
+"""Side in pixels of the tiles in which a view is rendered, so that its reads from the panorama stay in the cache."""
+
+ROW = 1024
+"""Pixels that are looked up together."""
 
 
 class Panorama:
@@ -136,7 +146,7 @@ class View:
         self.lens, self.height, self.width = lens, height, width
         self._interpolation, self._antialias = interpolation, antialias
         centres = _grid(height, width, 1, 0.5, 0.5)
-        self._luma = _Sampler(*_rays(lens, centres, height, width), interpolation, antialias)
+        self._luma = _Sampler(*_rays(lens, centres, height, width), interpolation, antialias, LEVEL_TOLERANCE)
         self._chroma: _Sampler | None = None
 
     @property
@@ -159,119 +169,135 @@ class View:
                 raise ValueError(f"4:2:0 planes need an even height and width, got {self.height} x {self.width}")
             sites = _grid(self.height // 2, self.width // 2, 2, 0.5, 1.0)
             rays = _rays(self.lens, sites, self.height, self.width)
-            self._chroma = _Sampler(*rays, self._interpolation, self._antialias)
+            self._chroma = _Sampler(*rays, self._interpolation, self._antialias, COLOR_TOLERANCE)
         rotation = as_rotation(rotation)
         luma, blue, red = panorama
         return Planes(
             self._luma.sample(luma, rotation, 0 if full_range else 16, 0.0),
             self._chroma.sample(blue, rotation, 128, 0.25),
-            self._chroma.sample(red, rotation, 128, 0.25, reuse_map=True),
+            self._chroma.sample(red, None, 128, 0.25),
             full_range,
         )
 
 
-class _Plan(NamedTuple):
-    """How one view samples panoramas of one size: which levels, and the weight of each at every pixel."""
+class _Layer:
+    """Some of a view's pixels, which take a weight of their colour from one level of a panorama."""
 
-    levels: tuple[int, ...]
-    weights: np.ndarray | None  # (L, H * W * c) uint16 summing to 256; None for a single level
+    def __init__(self, level: int, rays: np.ndarray, places: np.ndarray, weights: np.ndarray):
+        rows = -(-len(places) // ROW)
+        padded = np.concatenate([places, np.full(rows * ROW - len(places), places[-1])]).astype(np.int32)
+        self.level, self.places = level, padded
+        self.alone = bool((weights == 256).all())
+        self.weights = np.concatenate([weights, np.zeros(len(padded) - len(weights))]).astype(np.uint16)
+        self.rays = np.ascontiguousarray(rays.reshape(3, -1)[:, padded].reshape(3, rows, ROW), np.float32)
+        self.pixels = np.empty((2, rows, ROW), np.float32)
+        self.edges, self.edge_count = np.empty(rows * ROW, np.int32), 0
 
 
 class _Sampler:
-    def __init__(self, rays: np.ndarray, valid: np.ndarray, interpolation: Interpolation, antialias: bool):
-        self.rays, self.valid = np.ascontiguousarray(rays, np.float32), valid
-        self.blind = np.flatnonzero(~valid)
-        self.lanczos, self.antialias = interpolation == "lanczos", antialias
-        self.footprint = pixel_footprint(rays, valid) if antialias else None
-        self.unit = np.empty((2, *valid.shape), np.float32)
-        self.pixels = np.empty_like(self.unit)
-        self.edges = np.empty(valid.size, np.int32)
-        self.plans: dict[tuple[float, int, int], _Plan] = {}
-        self.buffers: dict[Any, np.ndarray] = {}
-        self.turn = 0
+    """Rays (3, H, W) that look into panoramas; a plan for each size of panorama says which level each ray reads."""
 
-    def sample(
-        self, panorama: Panorama, rotation: np.ndarray, fill: int, shift: float, reuse_map: bool = False
-    ) -> np.ndarray:
-        """Values (H, W) or (H, W, c); `shift` is how far, in pixels, samples sit left of pixel centres."""
+    def __init__(
+        self, rays: np.ndarray, valid: np.ndarray, interpolation: Interpolation, antialias: bool, tolerance: float
+    ):
         from ucpe.synthesis import sphere
 
-        if not reuse_map:
-            to_unit = sphere.equi_angular_unit if panorama.projection == "eac" else sphere.equirectangular_unit
-            to_unit(self.rays, rotation, self.unit[0], self.unit[1])
+        self.rays, self.valid = rays, valid
+        self.lanczos, self.tolerance = interpolation == "lanczos", tolerance
+        self.order = _tiled(valid)
+        self.blind = np.flatnonzero(~valid)
+        self.plans: dict[tuple[float, int], list[_Layer]] = {}
+        self.buffers: dict[Any, np.ndarray] = {}
+        self.turn = 0
+        self.footprint = np.zeros(valid.shape)
+        if antialias:
+            sphere.pixel_footprint(rays, valid, 2.0**LARGEST_STRETCH, self.footprint)
+
+    def sample(self, panorama: Panorama, rotation: np.ndarray | None, fill: int, shift: float) -> np.ndarray:
+        """Values (H, W) or (H, W, c); `shift` is how far, in pixels, samples sit left of pixel centres.
+
+        Without a rotation, the map of the call before is used again, for a panorama of the same size.
+        """
+        from ucpe.synthesis import sphere
+
+        plan = self._plan(panorama)
         channels = panorama.levels[0].shape[2:]
-        count = 1 if channels == () else channels[0]
-        plan = self._plan(panorama, count)
-        self.turn = (self.turn + 1) % 2
-        out = self._buffer(("out", self.turn, channels), (*self.valid.shape, *channels))
-        flat = out.reshape(-1, count)
-        if plan.weights is None:
-            self._sample_level(panorama, plan.levels[0], shift, out)
+        self.turn = 1 - self.turn
+        out = self._buffer((self.turn, channels, fill), self.valid.shape + channels, np.uint8, fill)
+        flat = out.reshape(self.valid.size, -1)
+        if all(layer.alone for layer in plan):
+            for layer in plan:
+                sphere.scatter(self._read(panorama, layer, rotation, shift), layer.places, flat)
         else:
-            layers = self._buffer(("layers", channels, len(plan.levels)), (len(plan.levels), *out.shape))
-            for number, layer in zip(plan.levels, layers):
-                self._sample_level(panorama, number, shift, layer)
-            sphere.blend(layers.reshape(len(layers), -1), plan.weights, out.reshape(-1))
-        flat[self.blind] = fill
+            total = self._buffer(("total", channels), flat.shape, np.uint16, 0)
+            total[:] = 128
+            for layer in plan:
+                values = self._read(panorama, layer, rotation, shift)
+                sphere.scatter_weighted(values, layer.places, layer.weights, total)
+            np.right_shift(total, 8, out=flat, casting="unsafe")
+            flat[self.blind] = fill
         return out
 
-    def _sample_level(self, panorama: Panorama, number: int, shift: float, out: np.ndarray) -> None:
+    def _read(self, panorama: Panorama, layer: _Layer, rotation: np.ndarray | None, shift: float) -> np.ndarray:
+        """Values (M, c) of a layer's pixels from its level."""
         import cv2
 
         from ucpe.synthesis import sphere
 
-        picture = panorama.level(number)
+        picture = panorama.level(layer.level)
         height, width = picture.shape[:2]
-        strips, padding = (2, EAC_PADDING) if panorama.projection == "eac" else (1, 0)
-        whole_height, whole_width = panorama.levels[0].shape[:2]
-        pad_x, pad_y = padding * width / whole_width, padding * height / whole_height
-        shift, reach = shift * width / whole_width, 4 if self.lanczos else 1
-        x, y = self.pixels
-        count = sphere.unit_to_pixels(*self.unit, width, height, strips, pad_x, pad_y, shift, reach, x, y, self.edges)
-        cv2.remap(picture, x, y, cv2.INTER_LANCZOS4 if self.lanczos else cv2.INTER_LINEAR, dst=out)
-        if count:
-            where, solid = self.edges[:count], picture.reshape(height, width, -1)
-            flat = out.reshape(-1, solid.shape[2])
-            if panorama.projection == "eac":
-                sphere.mend_equi_angular(solid, x, y, pad_x, pad_y, shift, where, self.lanczos, reach, flat)
+        shrink_y, shrink_x = (side / panorama.levels[0].shape[axis] for axis, side in enumerate((height, width)))
+        cube, reach = panorama.projection == "eac", 4 if self.lanczos else 1
+        padding = (EAC_PADDING * shrink_x, EAC_PADDING * shrink_y) if cube else ()
+        place = (*padding, shift * shrink_x)
+        x, y = layer.pixels
+        if rotation is not None:
+            to_pixels = sphere.map_equi_angular if cube else sphere.map_equirectangular
+            layer.edge_count = to_pixels(layer.rays, rotation, width, height, *place, reach, x, y, layer.edges)
+        values = self._buffer(("values", x.shape, picture.shape[2:]), x.shape + picture.shape[2:], np.uint8, 0)
+        cv2.remap(picture, x, y, cv2.INTER_LANCZOS4 if self.lanczos else cv2.INTER_LINEAR, dst=values)
+        flat = values.reshape(x.size, -1)
+        if layer.edge_count:
+            edges, solid = layer.edges[: layer.edge_count], picture.reshape(height, width, -1)
+            if cube:
+                sphere.mend_equi_angular(solid, x, y, *place, edges, self.lanczos, reach, flat)
             else:
-                sphere.mend_equirectangular(solid, x, y, where, self.lanczos, reach, flat)
+                sphere.mend_equirectangular(solid, x, y, edges, self.lanczos, reach, flat)
+        return flat
 
-    def _plan(self, panorama: Panorama, channels: int) -> _Plan:
-        key = (panorama.pixels_per_radian, panorama.largest_level, channels)
+    def _plan(self, panorama: Panorama) -> list[_Layer]:
+        key = (panorama.pixels_per_radian, panorama.largest_level)
         if key not in self.plans:
             self.plans[key] = self._make_plan(*key)
         return self.plans[key]
 
-    def _make_plan(self, pixels_per_radian: float, largest: int, channels: int) -> _Plan:
-        if self.footprint is None or not self.valid.any():
-            return _Plan((0,), None)
-        level = np.log2(np.maximum(self.footprint[self.valid] * pixels_per_radian, 1)).clip(0, largest)
+    def _make_plan(self, pixels_per_radian: float, largest: int) -> list[_Layer]:
+        level = np.log2(np.maximum(self.footprint.ravel()[self.order] * pixels_per_radian, 1)).clip(0, largest)
         below = np.floor(level).astype(int)
-        share = np.round(256 * ((level - below - LEVEL_TOLERANCE) / (1 - 2 * LEVEL_TOLERANCE)).clip(0, 1))
-        below, share = np.where(share == 256, below + 1, below), np.where(share == 256, 0, share)
-        first, last = below.min(), (below + (share > 0)).max()
-        if first == last:
-            return _Plan((int(first),), None)
-        weights = np.zeros((last - first + 1, self.valid.size), np.uint16)
-        seen = np.flatnonzero(self.valid)
-        weights[below - first, seen] = 256 - share
-        weights[np.minimum(below - first + 1, last - first), seen] += share.astype(np.uint16)
-        return _Plan(tuple(range(first, last + 1)), np.repeat(weights, channels, axis=1))
+        blended = max(1 - 2 * self.tolerance, 1e-6)
+        share = np.round(256 * ((level - below - 0.5) / blended + 0.5).clip(0, 1))
+        layers = []
+        for number in range(below.min(initial=largest), min(below.max(initial=-1) + 1, largest) + 1):
+            weight = (256 - share) * (below == number) + share * (below == number - 1)
+            used = weight > 0
+            if used.any():
+                layers.append(_Layer(number, self.rays, self.order[used], weight[used]))
+        return layers
 
-    def _buffer(self, key: Any, shape: tuple[int, ...]) -> np.ndarray:
+    def _buffer(self, key: Any, shape: tuple[int, ...], dtype: Any, value: int) -> np.ndarray:
         if key not in self.buffers:
-            self.buffers[key] = np.empty(shape, np.uint8)
+            self.buffers[key] = np.full(shape, value, dtype)
         return self.buffers[key]
 
 
-def pixel_footprint(rays: np.ndarray, valid: np.ndarray) -> np.ndarray:
-    """Radians (H, W) that a pixel of rays (3, H, W) spans along its wide side, within LARGEST_STRETCH of its narrow."""
-    steps = np.stack([_step(rays, valid, axis) for axis in (1, 2)])  # (2, 3, H, W)
-    along, across, mixed = (np.einsum("chw,chw->hw", steps[a], steps[b]) for a, b in ((0, 0), (1, 1), (0, 1)))
-    middle, spread = (along + across) / 2, np.sqrt(((along - across) / 2) ** 2 + mixed**2)
-    wide, narrow = np.sqrt(middle + spread), np.sqrt(np.maximum(middle - spread, 0))
-    return np.where(narrow > 0, np.minimum(wide, narrow * 2**LARGEST_STRETCH), wide)
+def _tiled(valid: np.ndarray) -> np.ndarray:
+    """Flat places of the pixels that see, tile by tile: neighbours in this order are neighbours in the panorama."""
+    height, width = valid.shape
+    rows, columns = -(-height // TILE), -(-width // TILE)
+    places = np.full((rows * TILE, columns * TILE), -1, np.int32)
+    places[:height, :width] = np.where(valid, np.arange(valid.size, dtype=np.int32).reshape(valid.shape), -1)
+    tiled = places.reshape(rows, TILE, columns, TILE).swapaxes(1, 2).ravel()
+    return tiled[tiled >= 0]
 
 
 def as_rotation(rotation: Any) -> np.ndarray:
@@ -296,17 +322,3 @@ def _rays(lens: Lens, pixels: np.ndarray, height: int, width: int) -> tuple[np.n
     with torch.no_grad():
         rays = lens.unproject(torch.from_numpy(pixels), height, width)
     return np.moveaxis(rays.directions.cpu().numpy(), -1, 0), rays.valid.cpu().numpy()
-
-
-def _step(rays: np.ndarray, valid: np.ndarray, axis: int) -> np.ndarray:
-    """Change (3, H, W) of the ray per pixel along an axis, from the neighbours that see; zero where there are none."""
-    total, count = np.zeros_like(rays), np.zeros(valid.shape)
-    size = valid.shape[axis - 1]
-    if size > 1:
-        both = np.take(valid, range(size - 1), axis - 1) & np.take(valid, range(1, size), axis - 1)
-        step = np.where(both, np.diff(rays, axis=axis), 0)
-        for part in (slice(0, size - 1), slice(1, size)):
-            where = (part, slice(None)) if axis == 1 else (slice(None), part)
-            total[(slice(None), *where)] += step
-            count[where] += both
-    return total / np.maximum(count, 1)

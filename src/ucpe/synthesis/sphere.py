@@ -1,4 +1,4 @@
-"""Numba kernels between directions and the pixels of a panorama: maps, borders, blending.
+"""Numba kernels between directions and the pixels of a panorama: maps, borders, footprints, blending.
 
 Unit coordinates run over the whole picture, (0, 0) its top left corner and (1, 1) its bottom right. Pixel
 coordinates are OpenCV's: the centre of the first pixel is (0, 0).
@@ -76,63 +76,51 @@ def _turn(r, p, q, s):
 
 
 @njit(fastmath=True, nogil=True, cache=True)
-def equirectangular_unit(rays, rotation, x, y):
-    """Unit coordinates x, y (H, W) of camera rays (3, H, W) turned by a rotation (3, 3), all float32."""
-    for v in range(rays.shape[1]):
-        for u in range(rays.shape[2]):
-            a, b, c = _turn(rotation, rays[0, v, u], rays[1, v, u], rays[2, v, u])
-            x[v, u], y[v, u] = _equirectangular(a, b, c)
+def map_equirectangular(rays, rotation, width, height, shift, reach, x, y, edges):
+    """Pixels x, y (H, W), in a panorama of height x width, of camera rays (3, H, W) turned by a rotation; all float32.
 
-
-@njit(fastmath=True, nogil=True, cache=True)
-def equi_angular_unit(rays, rotation, x, y):
-    """Unit coordinates x, y (H, W), padding aside, of camera rays (3, H, W) turned by a rotation (3, 3)."""
-    for v in range(rays.shape[1]):
-        for u in range(rays.shape[2]):
-            a, b, c = _turn(rotation, rays[0, v, u], rays[1, v, u], rays[2, v, u])
-            x[v, u], y[v, u] = _equi_angular(a, b, c)
-
-
-@njit(fastmath=True, nogil=True, cache=True)
-def unit_to_pixels(unit_x, unit_y, width, height, strips, pad_x, pad_y, shift, reach, x, y, edges):
-    """Pixel coordinates x, y (H, W) in a picture of height x width, and how many of them lie at its borders.
-
-    `strips` are the picture's rows of faces, each with pad_x, pad_y pixels of padding around it; `shift` moves the
-    picture to the right by pixels. Flat positions of pixels whose interpolation (`reach` pixels around) leaves their
-    strip go to `edges`.
+    `shift` moves the panorama's samples to the left, in pixels. Flat positions of pixels whose interpolation (`reach`
+    pixels around) crosses the panorama's border go to `edges`; their number is returned.
     """
-    count = 0
-    scale_x, move_x = np.float32(width - 2 * pad_x), np.float32(pad_x + shift - 0.5)
-    tall = np.float32(height / strips)
-    scale_y = np.float32(strips) * np.float32(tall - 2 * pad_y)
-    squeeze = np.float32(1) - np.float32(2 * pad_y) / tall
-    left, right = np.float32(pad_x + reach - 1), np.float32(width - pad_x - reach)
-    inside_top, inside_bottom = np.float32(pad_y + reach - 1), tall - np.float32(pad_y + reach)
-    columns = unit_x.shape[1]
-    for v in range(unit_x.shape[0]):
-        from_x, from_y, to_x, to_y = unit_x[v], unit_y[v], x[v], y[v]
-        if strips == 1:
-            for u in range(columns):
-                to_x[u] = from_x[u] * scale_x + move_x
-                to_y[u] = from_y[u] * scale_y + np.float32(pad_y - 0.5)
-        else:
-            for u in range(columns):
-                strip = np.float32(1) if from_y[u] >= HALF else np.float32(0)
-                to_x[u] = from_x[u] * scale_x + move_x
-                to_y[u] = (
-                    (from_y[u] - strip * HALF) * np.float32(2) * tall * squeeze + strip * tall + np.float32(pad_y - 0.5)
-                )
+    count, columns = 0, rays.shape[2]
+    scale_x, move_x = np.float32(width), np.float32(shift - 0.5)
+    scale_y, move_y = np.float32(height), np.float32(-0.5)
+    first, last_x, last_y = np.float32(reach - 1), np.float32(width - reach), np.float32(height - reach)
+    for v in range(rays.shape[1]):
         outside = 0
         for u in range(columns):
-            low = tall if strips == 2 and from_y[u] >= HALF else np.float32(0)
-            outside += (
-                (to_x[u] < left) | (to_x[u] >= right) | (to_y[u] < inside_top + low) | (to_y[u] >= inside_bottom + low)
-            )
-        if outside == 0:
-            continue
+            a, b, c = _turn(rotation, rays[0, v, u], rays[1, v, u], rays[2, v, u])
+            unit_x, unit_y = _equirectangular(a, b, c)
+            at_x, at_y = unit_x * scale_x + move_x, unit_y * scale_y + move_y
+            x[v, u], y[v, u] = at_x, at_y
+            outside += (at_x < first) | (at_x >= last_x) | (at_y < first) | (at_y >= last_y)
+        if outside:
+            for u in range(columns):
+                if x[v, u] < first or x[v, u] >= last_x or y[v, u] < first or y[v, u] >= last_y:
+                    edges[count] = v * columns + u
+                    count += 1
+    return count
+
+
+@njit(fastmath=True, nogil=True, cache=True)
+def map_equi_angular(rays, rotation, width, height, pad_x, pad_y, shift, reach, x, y, edges):
+    """The same for an equi-angular cubemap whose two strips have pad_x, pad_y pixels of padding around them."""
+    count, columns = 0, rays.shape[2]
+    tall = np.float32(height / 2)
+    scale_x, move_x = np.float32(width - 2 * pad_x), np.float32(pad_x + shift - 0.5)
+    scale_y, move_y = np.float32(height - 4 * pad_y), np.float32(pad_y - 0.5)
+    first_x, last_x = np.float32(pad_x + reach - 1), np.float32(width - pad_x - reach)
+    first_y, last_y = np.float32(pad_y + reach - 1), np.float32(height / 2 - pad_y - reach)
+    for v in range(rays.shape[1]):
         for u in range(columns):
-            low = tall if strips == 2 and from_y[u] >= HALF else np.float32(0)
-            if to_x[u] < left or to_x[u] >= right or to_y[u] < inside_top + low or to_y[u] >= inside_bottom + low:
+            a, b, c = _turn(rotation, rays[0, v, u], rays[1, v, u], rays[2, v, u])
+            unit_x, unit_y = _equi_angular(a, b, c)
+            lower = np.float32(1) if unit_y >= HALF else np.float32(0)
+            x[v, u] = unit_x * scale_x + move_x
+            y[v, u] = (unit_y - lower * HALF) * scale_y + move_y + lower * tall
+        for u in range(columns):
+            in_strip = y[v, u] - tall if y[v, u] + HALF >= tall else y[v, u]
+            if x[v, u] < first_x or x[v, u] >= last_x or in_strip < first_y or in_strip >= last_y:
                 edges[count] = v * columns + u
                 count += 1
     return count
@@ -242,18 +230,44 @@ def _cubemap_pixel(picture, column, row, lower, channel, pad_x, pad_y, shift):
 
 
 @njit(nogil=True, cache=True)
-def blend(layers, weights, out):
-    """Mean of layers (L, N) uint8 with weights (L, N) uint16 that sum to 256 at every place, into out (N)."""
-    count, size = layers.shape
-    total = np.empty(4096, np.uint16)
-    for start in range(0, size, 4096):
-        length = min(4096, size - start)
-        for n in range(length):
-            total[n] = 128
-        for number in range(count):
-            layer, weight = layers[number, start : start + length], weights[number, start : start + length]
-            for n in range(length):
-                total[n] += np.uint16(layer[n]) * weight[n]
-        part = out[start : start + length]
-        for n in range(length):
-            part[n] = total[n] >> np.uint16(8)
+def scatter(values, places, out):
+    """Put values (M, c) at places (M) of out (N, c)."""
+    for n in range(len(places)):
+        for channel in range(values.shape[1]):
+            out[places[n], channel] = values[n, channel]
+
+
+@njit(nogil=True, cache=True)
+def scatter_weighted(values, places, weights, total):
+    """Add values (M, c) uint8 times weights (M) uint16 at places (M) of total (N, c) uint16."""
+    for n in range(len(places)):
+        for channel in range(values.shape[1]):
+            total[places[n], channel] += np.uint16(values[n, channel]) * weights[n]
+
+
+@njit(nogil=True, cache=True)
+def pixel_footprint(rays, valid, largest_ratio, out):
+    """Radians out (H, W) that pixels of rays (3, H, W) span along their wide side, at most a multiple of the narrow."""
+    height, width = valid.shape
+    step = np.zeros((2, 3))
+    for v in range(height):
+        for u in range(width):
+            out[v, u] = 0
+            if not valid[v, u]:
+                continue
+            for axis in range(2):
+                down, right = 1 - axis, axis
+                after = v + down < height and u + right < width and valid[v + down, u + right]
+                before = v >= down and u >= right and valid[v - down, u - right]
+                for k in range(3):
+                    last = rays[k, v + down, u + right] if after else rays[k, v, u]
+                    first = rays[k, v - down, u - right] if before else rays[k, v, u]
+                    step[axis, k] = (last - first) / 2 if after and before else last - first
+            along, across, mixed = 0.0, 0.0, 0.0
+            for k in range(3):
+                along += step[0, k] * step[0, k]
+                across += step[1, k] * step[1, k]
+                mixed += step[0, k] * step[1, k]
+            middle, spread = (along + across) / 2, math.sqrt(((along - across) / 2) ** 2 + mixed * mixed)
+            wide, narrow = math.sqrt(middle + spread), math.sqrt(max(middle - spread, 0.0))
+            out[v, u] = min(wide, narrow * largest_ratio) if narrow > 0 else wide
