@@ -177,7 +177,10 @@ class Adapter(ModelMixin, ConfigMixin):  # type: ignore[misc]
                 f"{listed('missing', parameters.keys() - self._tuned.keys())}; "
                 f"{listed('unexpected', self._tuned.keys() - parameters.keys())}"
             )
-        self._untuned = {name: parameter.detach().cpu().clone() for name, parameter in parameters.items()}
+        self._untuned = {
+            name: parameter.detach().clone() if parameter.is_meta else parameter.detach().cpu().clone()
+            for name, parameter in parameters.items()
+        }
         for name, value in self._tuned.items():
             parameters[name].copy_(value)
 
@@ -185,7 +188,7 @@ class Adapter(ModelMixin, ConfigMixin):  # type: ignore[misc]
     def _untune(self, transformer: nn.Module) -> None:
         """Give the transformer its own weights back, and keep the tuned ones."""
         parameters = dict(self.tuned_parameters(transformer))
-        self._tuned = {name: parameter.detach().cpu().clone() for name, parameter in parameters.items()}
+        self._tuned = {name: _kept(parameter) for name, parameter in parameters.items()}
         for name, value in self._untuned.items():
             parameters[name].copy_(value)
         self._untuned = {}
@@ -225,6 +228,17 @@ class Adapter(ModelMixin, ConfigMixin):  # type: ignore[misc]
     def _token_cameras(self, camera: Trajectory) -> Trajectory:
         """The cameras of a clip's frames of tokens: of the first latent frame of each."""
         return camera.latent_frames(self.config["temporal_stride"])[:: self.config["patch_size"][0]]
+
+    def __getstate__(self) -> dict[str, Any]:
+        """A copy of an adapter is attached to nothing."""
+        unattached: dict[str, Any] = {
+            "_backbone": None,
+            "_handles": [],
+            "_active": None,
+            "_running": None,
+            "_untuned": {},
+        }
+        return {**self.__dict__, **unattached}
 
     def _open_call(self, transformer: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         if self._active is None:
@@ -301,3 +315,8 @@ def listed(title: str, names: Iterable[str], most: int = 12) -> str:
     names = sorted(names)
     more = f" and {len(names) - most} more" if len(names) > most else ""
     return f"{len(names)} {title}" + (f" ({', '.join(names[:most])}{more})" if names else "")
+
+
+def _kept(parameter: Tensor) -> Tensor:
+    """A copy in main memory (of nothing, on the meta device)."""
+    return parameter.detach().clone() if parameter.is_meta else parameter.detach().cpu().clone()

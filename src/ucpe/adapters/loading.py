@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from ucpe.adapters.attachment import Adapter
 from ucpe.adapters.camera_adapter import CameraAdapter
@@ -18,9 +19,10 @@ def load_adapter(source: str | Path) -> Adapter:
     if str(source).endswith(".bin"):
         return CameraAdapter.from_released(source)
     try:
-        name = dict(Adapter.load_config(str(source))).get("_class_name")  # type: ignore[arg-type]
+        config: Any = Adapter.load_config(str(source))
     except OSError as error:
         raise OSError(f"cannot load an adapter from {source}: {str(error).splitlines()[0]}") from None
+    name = config.get("_class_name")
     if name not in KINDS:
         raise ValueError(f"{source} holds a {name}; a camera adapter is one of {', '.join(KINDS)}")
     return KINDS[name].from_pretrained(str(source))

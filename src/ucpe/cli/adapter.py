@@ -1,0 +1,100 @@
+"""`ucpe adapter`: how large adapters are, what one holds, and released checkpoints in and out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
+
+import tyro
+
+
+@dataclass
+class Info:
+    """Trained parameters of every configuration beside the paper's, or of one adapter on disk."""
+
+    path: Annotated[str | None, tyro.conf.Positional] = None
+    """Folder, hub id or released .bin of an adapter; without it, the paper's configurations."""
+
+    preset: Literal["wan2.1-1.3b", "wan2.1-14b", "wan2.1-i2v-14b", "wan2.2-ti2v-5b"] = "wan2.1-1.3b"
+    """Transformer that the paper's configurations are put on."""
+
+
+@dataclass
+class Import:
+    """Turn a checkpoint of the paper's released code into an adapter folder."""
+
+    checkpoint: Annotated[str, tyro.conf.Positional]
+    """The released .bin file."""
+
+    output: Annotated[str, tyro.conf.Positional]
+    """Folder to write."""
+
+    encoding: Literal["ucpe", "prope", "gta", "cape"] = "ucpe"
+    """What the checkpoint was trained with, which the file does not tell."""
+
+    placement: Literal["parallel", "pre", "post"] = "parallel"
+    """Where the branch sits, which the file does not tell."""
+
+
+@dataclass
+class Export:
+    """Write an adapter as a checkpoint that the paper's released code loads."""
+
+    path: Annotated[str, tyro.conf.Positional]
+    """Folder or hub id of the adapter."""
+
+    output: Annotated[str, tyro.conf.Positional]
+    """The .bin file to write."""
+
+
+def main(arguments: list[str]) -> None:
+    """Run `ucpe adapter info | import | export`."""
+    commands: dict[str, Callable[..., Any]] = {"info": Info, "import": Import, "export": Export}
+    command = tyro.extras.subcommand_cli_from_dict(commands, args=arguments, prog="ucpe adapter")
+    if isinstance(command, Info):
+        _describe(command.path) if command.path else _list_sizes(command.preset)
+    elif isinstance(command, Import):
+        from ucpe.adapters import CameraAdapter
+
+        adapter = CameraAdapter.from_released(
+            command.checkpoint, encoding=command.encoding, placement=command.placement
+        )
+        adapter.save_pretrained(command.output)
+        print(f"{command.output}: {sum(p.numel() for p in adapter.parameters()):,} parameters")
+    else:
+        from ucpe.adapters import CameraAdapter
+
+        CameraAdapter.from_pretrained(command.path).export_released(command.output)
+        print(command.output)
+
+
+def _list_sizes(preset: str) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    from ucpe.adapters.sizes import PAPER_PIPELINE, adapter_sizes, preset_transformer
+
+    transformer = preset_transformer(preset)
+    base = sum(parameter.numel() for parameter in transformer.parameters())
+    the_paper = preset == "wan2.1-1.3b"
+    table = Table(title=f"Trained parameters on {preset} ({base:,} in the transformer)")
+    columns = ["configuration", "heads", "trained", "of the transformer"]
+    for column in [*columns, *(["of the 7.3 B pipeline", "paper"] if the_paper else [])]:
+        table.add_column(column, justify="left" if column == "configuration" else "right")
+    for size in adapter_sizes(transformer):
+        row = [size.name, size.heads, f"{size.trained:,}", f"{size.trained / base:.2%}"]
+        table.add_row(*row, *([f"{size.trained / PAPER_PIPELINE:.2%}", size.paper] if the_paper else []))
+    Console().print(table)
+
+
+def _describe(path: str) -> None:
+    from ucpe.adapters import CameraAdapter, load_adapter
+
+    adapter = load_adapter(path)
+    print(f"{type(adapter).__name__}: {sum(p.numel() for p in adapter.parameters()):,} parameters of its own")
+    if isinstance(adapter, CameraAdapter):
+        print(f"  branch: {adapter.heads} head(s) of {adapter.head_dim}")
+    for name, value in adapter.config.items():
+        if not name.startswith("_") and value is not None:
+            print(f"  {name}: {value}")
