@@ -19,7 +19,7 @@ HORIZON, LINES = "#ffd400", "#ffffff"
 
 
 def preview_sheet(videos: list[CameraVideo], path: str | Path, overlay: bool = True) -> None:
-    """Write a PNG with one row per video: frames with commanded latitudes and up directions, and the path from above."""
+    """Write a PNG with one row per video: frames under commanded latitudes and up directions, and the path from above."""
     import matplotlib
 
     matplotlib.use("Agg")
@@ -42,14 +42,16 @@ def preview_sheet(videos: list[CameraVideo], path: str | Path, overlay: bool = T
             axes.set_axis_off()
             axes.set_xlim(0, width)
             axes.set_ylim(height, 0)
-        row[0].set_title(f"{video.prompt}   ·   {_camera_words(video.camera, height, width)}", fontsize=8, loc="left", pad=4)
+        row[0].set_title(
+            f"{video.prompt}   ·   {_camera_words(video.camera, height, width)}", fontsize=8, loc="left", pad=4
+        )
         draw_path(row[-1], video.camera)
     figure.savefig(path, dpi=110)
     pyplot.close(figure)
 
 
-def draw_latitudes(axes: Any, lens: Lens, c2w: torch.Tensor, height: int, width: int) -> None:
-    """Draw latitude lines (the horizon thick) and up directions of a camera (4, 4) over an image on matplotlib axes."""
+def draw_latitudes(axes: Any, lens: Lens, c2w: torch.Tensor, height: int, width: int, arrows: bool = True) -> None:
+    """Draw latitude lines (the horizon thick) and up arrows of a camera (4, 4) over an image on matplotlib axes."""
     fine = max(1, round(240 / height))
     rays = lens.rays(height * fine, width * fine, dtype=torch.float64)
     world = rays.directions @ c2w[:3, :3].double().T
@@ -59,6 +61,8 @@ def draw_latitudes(axes: Any, lens: Lens, c2w: torch.Tensor, height: int, width:
         if np.nanmin(latitude) < level < np.nanmax(latitude):
             style = {"colors": HORIZON, "linewidths": 1.6} if level == 0 else {"colors": LINES, "linewidths": 0.5}
             axes.contour(u, v, latitude, levels=[level], **style)
+    if not arrows:
+        return
     rows, columns = 4, max(4, round(4 * width / height))
     up = lat_up_map(lens, c2w[None].double(), rows, columns)[0]
     across, down = np.meshgrid((np.arange(columns) + 0.5) * width / columns, (np.arange(rows) + 0.5) * height / rows)

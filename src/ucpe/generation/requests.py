@@ -56,7 +56,7 @@ def make_video(
     preview: bool = False,
     on_step: Callable[[int, int], None] | None = None,
 ) -> dict[str, Path]:
-    """Generate and write `path` (.mp4), its record (.json) and, if asked, its sheet (.png); returns what was written."""
+    """Generate and write `path` (.mp4), its record (.json) and, if asked, its sheet (.png); returns these paths."""
     import ucpe
     from ucpe.generation.preview import preview_sheet
     from ucpe.video import write_video
