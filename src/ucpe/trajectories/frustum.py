@@ -16,7 +16,7 @@ FLAT_WITHIN = math.radians(62)
 BORDER_SAMPLES = 40
 """Points along each side of the image."""
 
-RINGS = 10
+RINGS = 16
 """Circles of points from the image centre to its border."""
 
 

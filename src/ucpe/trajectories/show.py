@@ -5,7 +5,9 @@
 
 from __future__ import annotations
 
+import io
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,6 +15,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from ucpe.trajectories.formats.base import write_atomically
 from ucpe.trajectories.frustum import Frustum, frustum
 from ucpe.trajectories.trajectory import Trajectory
 
@@ -21,6 +24,8 @@ TIME_COLOURS = ["#31408f", "#7a4fa3", "#c9527e", "#ee8054", "#f5b84c"]
 
 ANGLE_COLOURS = {"pitch": "#c9406b", "yaw": "#2f6fb2", "roll": "#3c9a5f"}
 INK, FAINT, PAPER = "#2a2d34", "#c9ccd3", "#ffffff"
+
+PICTURES = (".png", ".svg", ".pdf", ".jpg")
 
 FRUSTUM_SHARE = 0.22
 """Depth of a drawn frustum, as a share of how far the camera moves."""
@@ -41,14 +46,44 @@ def show_trajectory(
     """
     path = Path(path)
     scene = _scene(trajectory, title or path.stem, views, height, width)
-    path.parent.mkdir(parents=True, exist_ok=True)
     if path.suffix.lower() in (".html", ".htm"):
-        _page(scene).write_html(path, include_plotlyjs=True, full_html=True)
-    elif path.suffix.lower() in (".png", ".svg", ".pdf", ".jpg"):
-        figure = _picture(scene)
-        figure.savefig(path, dpi=110, facecolor=PAPER)
+        page = _page(scene).to_html(
+            include_plotlyjs=True, full_html=True, default_height="97vh", config={"displaylogo": False}
+        )
+        write_atomically(path, page)
+    elif path.suffix.lower() in PICTURES:
+        _save_picture(_picture(scene), path)
     else:
-        raise ValueError(f"a trajectory is shown as .png, .svg, .pdf, .jpg or .html, not {path.name!r}")
+        raise ValueError(f"a trajectory is shown as {', '.join(PICTURES)} or .html, not {path.name!r}")
+
+
+def show_trajectories(
+    trajectories: Mapping[str, Trajectory],
+    path: str | Path,
+    *,
+    columns: int = 4,
+    views: int = 5,
+    height: int = 480,
+    width: int = 832,
+) -> None:
+    """Draw several trajectories by name on one sheet, each in 3D, to a .png (or .svg, .pdf) picture."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    path = Path(path)
+    if not trajectories or path.suffix.lower() not in PICTURES:
+        raise ValueError(f"a sheet shows at least one trajectory as {', '.join(PICTURES)}, not {path.name!r}")
+    rows = math.ceil(len(trajectories) / columns)
+    figure = Figure(figsize=(3.6 * columns, 2.9 * rows))
+    FigureCanvasAgg(figure)
+    for index, (name, trajectory) in enumerate(trajectories.items()):
+        row, column = divmod(index, columns)
+        left, bottom = column / columns, 1 - (row + 1) / rows
+        figure.text(left + 0.012, bottom + 0.91 / rows, name, fontsize=13, weight="bold", color=INK)
+        axes = figure.add_axes((left, bottom, 1 / columns, 1 / rows), projection="3d", computed_zorder=False)
+        scene = _scene(trajectory, name, views, height, width)
+        _draw_space(axes, scene, (left + 0.01, bottom + 0.04 / rows, 1 / columns - 0.02, 0.84 / rows), notes=False)
+    _save_picture(figure, path)
 
 
 @dataclass
@@ -82,7 +117,7 @@ class _Scene:
     @property
     def grid_step(self) -> float:
         """Spacing of the ground grid: 1, 2 or 5 times a power of ten."""
-        raw = float((self.high - self.low)[:2].max()) / 6
+        raw = float((self.high - self.low)[:2].max()) / 9
         power = 10.0 ** math.floor(math.log10(raw))
         return next(step * power for step in (1, 2, 5, 10) if step * power >= raw)
 
@@ -94,6 +129,12 @@ class _Scene:
             first, last = math.floor(self.low[axis] / step), math.ceil(self.high[axis] / step)
             lines.append(np.arange(first, last + 1) * step)
         return lines[0], lines[1]
+
+
+def _save_picture(figure: Any, path: Path) -> None:
+    drawn = io.BytesIO()
+    figure.savefig(drawn, format=path.suffix[1:].lower(), dpi=110, facecolor=PAPER)
+    write_atomically(path, drawn.getvalue())
 
 
 def _scene(trajectory: Trajectory, title: str, drawn: int, height: int, width: int) -> _Scene:
@@ -182,13 +223,15 @@ def _picture(scene: _Scene) -> Any:
     FigureCanvasAgg(figure)
     figure.text(0.03, 0.935, scene.title, fontsize=19, weight="bold", color=INK)
     figure.text(0.03, 0.895, scene.facts, fontsize=11, color="#5d626d")
-    _draw_space(figure.add_axes((0.0, 0.0, 0.6, 0.9), projection="3d", computed_zorder=False), scene)
+    axes = figure.add_axes((0.0, 0.0, 0.6, 0.9), projection="3d", computed_zorder=False)
+    _draw_space(axes, scene, (0.035, 0.04, 0.575, 0.82))
     _draw_from_above(figure.add_axes((0.67, 0.44, 0.30, 0.43)), scene)
     _draw_angles(figure.add_axes((0.67, 0.085, 0.30, 0.25)), scene)
     return figure
 
 
-def _draw_space(axes: Any, scene: _Scene) -> None:
+def _draw_space(axes: Any, scene: _Scene, region: tuple[float, float, float, float], *, notes: bool = True) -> None:
+    """Path and views in 3D, filling a region (left, bottom, width, height) of the figure; notes say what is where."""
     from mpl_toolkits.mplot3d.art3d import Line3DCollection, Poly3DCollection
 
     floor = scene.low[2]
@@ -213,16 +256,19 @@ def _draw_space(axes: Any, scene: _Scene) -> None:
         axes.plot(*view.border.T, color=view.colour, lw=1.4, zorder=order + 0.3)
         drop = np.stack([view.origin, [*view.origin[:2], floor]])
         axes.plot(*drop.T, color="#d0d3db", lw=0.8, ls=(0, (2, 2)), zorder=1)
-    colours = [_time_colour(t) for t in np.linspace(0, 1, max(len(scene.path) - 1, 1))]
-    segments = np.stack([scene.path[:-1], scene.path[1:]], 1)
-    path = Line3DCollection(segments, colors=colours, linewidths=3.2, capstyle="round", zorder=100)
-    axes.add_collection3d(path)
+    if len(scene.path) > 1:
+        segments = np.stack([scene.path[:-1], scene.path[1:]], 1)
+        colours = [_time_colour(t) for t in np.linspace(0, 1, len(segments))]
+        path = Line3DCollection(segments, colors=colours, linewidths=3.2, capstyle="round", zorder=100)
+        axes.add_collection3d(path)
     axes.scatter(*scene.path[0], color=TIME_COLOURS[0], s=46, depthshade=False, zorder=101)
-    _draw_compass(axes, scene)
+    if notes:
+        _draw_compass(axes, scene)
     axes.set_axis_off()
+    axes.patch.set_visible(False)
     for artist in axes.get_children():
         artist.set_clip_on(False)
-    _fit(axes, scene, (0.035, 0.04, 0.575, 0.82))
+    _fit(axes, scene, region)
 
 
 def _depth(axes: Any, point: np.ndarray) -> float:
@@ -345,8 +391,8 @@ def _page(scene: _Scene) -> Any:
         column_widths=[0.68, 0.32],
         row_heights=[0.6, 0.4],
         horizontal_spacing=0.04,
-        vertical_spacing=0.12,
-        subplot_titles=["", "from above", "pitch, yaw and roll"],
+        vertical_spacing=0.2,
+        subplot_titles=["", "from above", ""],
     )
     _add_space(graph, figure, scene)
     for view in scene.views:
@@ -379,17 +425,25 @@ def _add_space(graph: Any, figure: Any, scene: _Scene) -> None:
     pieces += [[(across[0], y, floor), (across[-1], y, floor)] for y in along]
     shadow = np.column_stack([scene.path[:, :2], np.full(len(scene.path), floor)])
     quiet = {"mode": "lines", "hoverinfo": "skip", "showlegend": False}
+    flat = {"ambient": 1.0, "diffuse": 0.0, "specular": 0.0}
     for points, colour, width in ((_polyline(pieces), "#e1e4ea", 1), (shadow, "#b9bdc7", 3)):
         line = {"color": colour, "width": width}
         figure.add_trace(graph.Scatter3d(x=points[:, 0], y=points[:, 1], z=points[:, 2], line=line, **quiet))
     for view in scene.views:
         vertices, faces = _mesh(view.cap)
-        mesh = {"i": faces[:, 0], "j": faces[:, 1], "k": faces[:, 2], "color": view.colour, "opacity": 0.16}
+        mesh = {
+            "i": faces[:, 0],
+            "j": faces[:, 1],
+            "k": faces[:, 2],
+            "color": view.colour,
+            "opacity": 0.16,
+            "lighting": flat,
+        }
         figure.add_trace(graph.Mesh3d(x=vertices[:, 0], y=vertices[:, 1], z=vertices[:, 2], hoverinfo="skip", **mesh))
         figure.add_trace(
             graph.Mesh3d(
                 x=view.top[:, 0], y=view.top[:, 1], z=view.top[:, 2], i=[0], j=[1], k=[2], color=view.colour,
-                hoverinfo="skip",
+                hoverinfo="skip", lighting=flat,
             )
         )  # fmt: skip
         outline = _polyline([list(view.border), *([view.origin, corner] for corner in view.corners)])
@@ -417,9 +471,13 @@ def _style_page(figure: Any, scene: _Scene) -> None:
             "xaxis": hidden,
             "yaxis": hidden,
             "zaxis": hidden,
-            "camera": {"eye": {"x": -0.55, "y": -1.35, "z": 0.75}, "up": {"x": 0, "y": 0, "z": 1}},
+            "camera": {
+                "eye": {"x": 0.75, "y": -1.45, "z": 0.8},
+                "center": {"x": 0, "y": 0, "z": -0.12},
+                "up": {"x": 0, "y": 0, "z": 1},
+            },
         },
-        legend={"x": 0.70, "y": -0.06, "orientation": "h"},
+        legend={"x": 0.70, "y": 0.33, "yanchor": "bottom", "orientation": "h"},
     )
     quiet = {"gridcolor": "#eceef2", "zeroline": False}
     figure.update_xaxes(title_text="right", row=1, col=2, **quiet)
