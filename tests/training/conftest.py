@@ -128,8 +128,19 @@ def save_clips(folder, count=6, seed=0, frames=FRAMES, height=HEIGHT, width=WIDT
     return folder
 
 
-def tiny_recipe(model, **changes):
-    """Six steps of four clips on a tiny model."""
+@pytest.fixture(scope="session")
+def tiny_recipe():
+    """A function that makes a recipe of six steps of four clips on a tiny model."""
+    return _tiny_recipe
+
+
+@pytest.fixture(scope="session")
+def make_clips():
+    """A function that writes tiny desk clips into a folder."""
+    return save_clips
+
+
+def _tiny_recipe(model, **changes):
     base = Recipe(
         "tiny",
         model=str(model),

@@ -16,6 +16,7 @@ import torch
 from accelerate import Accelerator, InitProcessGroupKwargs
 from accelerate.utils import ProjectConfiguration
 from torch import Tensor, nn
+from torch.distributed.fsdp import FSDPModule
 from torch.utils.data import DataLoader
 
 from ucpe.training.checkpoints import atomic_file, gather_state, load_checkpoint, restore_state, save_checkpoint
@@ -117,7 +118,7 @@ def train(
                 torch._foreach_lerp_(list(averaged.values()), weights, 1 - decay)
             numbers = {"loss": loss, "gradient": norm, "learning_rate": optimizer.param_groups[0]["lr"]}
             if validation is not None and (done % recipe.validate_every == 0 or done == recipe.steps):
-                with swapped(parameters, averaged):
+                with swapped(model, parameters, averaged):
                     given_is_clean = model.expand_timesteps
                     numbers |= validate(recipe, wrapped, model.adapter, validation, accelerator, given_is_clean)
                     if sample is not None and main:
@@ -187,16 +188,18 @@ def start_trackers(accelerator: Accelerator, recipe: Recipe, start: int) -> None
 
 
 @contextmanager
-def swapped(parameters: Mapping[str, Tensor], averaged: Mapping[str, Tensor] | None) -> Iterator[None]:
-    """Have the averaged weights in place of the current ones for a while."""
-    if averaged is None:
-        yield
-        return
-    current = {name: value.detach().clone() for name, value in parameters.items()}
-    _copy(averaged, parameters)
+def swapped(
+    model: nn.Module, parameters: Mapping[str, Tensor], averaged: Mapping[str, Tensor] | None
+) -> Iterator[None]:
+    """Have the averaged weights in place of the current ones for a while, for passes without gradients."""
+    current = {} if averaged is None else {name: value.detach().clone() for name, value in parameters.items()}
+    _copy(averaged or {}, parameters)
     try:
         yield
     finally:
+        for module in model.modules():
+            if isinstance(module, FSDPModule):
+                module.reshard()  # a pass without a backward pass leaves whole weights, which would go stale
         _copy(current, parameters)
 
 
