@@ -31,7 +31,7 @@ MODELS: dict[str, Any] = {
 }
 """Lens classes by the name written to files."""
 
-USUAL_XFOV = {"pinhole": 100.0, "brown_conrady": 100.0, "orthographic": 170.0}
+USUAL_XFOV = {"pinhole": 100.0, "brown_conrady": 100.0, "ucm": 100.0, "mei": 100.0, "orthographic": 170.0}
 """Field of view in degrees of a lens named without one; 180 for the rest."""
 
 

@@ -135,8 +135,9 @@ class PlanarLens(Lens):
 
     def _half_row(self, xfov: Tensor) -> tuple[Tensor, Tensor]:
         """Half width (*batch), on the plane, of the image row that sees `xfov` degrees, and whether it exists."""
-        plane, visible = self.to_plane(_edge_ray(xfov.expand(self.batch_shape)))
-        return plane[..., 0], visible
+        xfov = xfov.expand(self.batch_shape)
+        plane, visible = self.to_plane(_edge_ray(xfov))
+        return plane[..., 0], visible & self.to_plane(_edge_ray(xfov + NARROWEST))[1]
 
     def _differentiable_half_row(self, xfov: Tensor) -> Tensor:
         """The half width (*batch) with its gradient in xfov and the model parameters."""
