@@ -94,7 +94,7 @@ def against_ffmpeg(panorama: np.ndarray, folder: Path, frames: int, cameras: int
 
     ours(1)
     print(
-        f"{frames} frames of 4K footage at {megabits:.0f} Mbit/s, decoded, rendered and encoded (x264 {PRESET}, crf {CRF})"
+        f"{frames} frames of 4K footage at {megabits:.0f} Mbit/s, decoded, rendered, encoded (x264 {PRESET} crf {CRF})"
     )
     print("  v360 holds still (its map is made once); ours turns, and checks the file it wrote")
     runs = [(work(lambda: ours(1, False)), work(lambda: ours(1)), work(lambda: theirs(1))) for _ in range(3)]

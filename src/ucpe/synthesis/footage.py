@@ -28,8 +28,8 @@ from ucpe.video import (
 
 IMAGE_SUFFIXES = (".png", ".jpg", ".jpeg", ".webp", ".tif", ".tiff", ".bmp")
 
-STILL_FPS = 16.0
-"""Frame rate of an image that stands still."""
+STILL_FPS, STILL_FRAMES = 16.0, 81
+"""Frame rate and length of an image that stands still."""
 
 
 class Footage:
@@ -43,6 +43,22 @@ class Footage:
             self.info = VideoInfo(height, width, STILL_FPS, 1, 0.0, "image", Colors())
         else:
             self.info = probe_video(path)
+
+    def frame_numbers(self, frames: int | None = None, fps: float | None = None, start: float = 0.0) -> list[int]:
+        """Which frames to show for `frames` at `fps` from `start` seconds on; by default all, at the footage's rate."""
+        rate = fps or self.info.fps
+        first = round(start * self.info.fps)
+        if start < 0 or (not self.still and first >= self.info.frames):
+            raise ValueError(f"{self.path}: start must be within its {self.info.duration:.2f} seconds, got {start:g}")
+        left = (self.info.frames - first) / self.info.fps
+        count = frames or (STILL_FRAMES if self.still else max(int(left * rate + 1e-6), 1))
+        numbers = [0 if self.still else first + int(step * self.info.fps / rate + 1e-6) for step in range(count)]
+        if not self.still and numbers[-1] >= self.info.frames:
+            raise ValueError(
+                f"{self.path}: {count} frames at {rate:g} fps from second {start:g} need frame {numbers[-1]}, and it "
+                f"has {self.info.frames}; ask for fewer frames or a higher fps"
+            )
+        return numbers
 
     def planes(self, indices: Sequence[int], threads: int = 1) -> Iterator[tuple[Panorama, Panorama, Panorama, bool]]:
         """Luma and colour panoramas, and whether they are full range, of these frame numbers, which never decrease.
