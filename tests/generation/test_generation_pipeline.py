@@ -32,7 +32,8 @@ def tiny_pipeline(expand_timesteps=True):
     tokenizer = desk.make_tokenizer(tuple(PROMPT.split()))
     pipe = WanPipeline(
         tokenizer=tokenizer, text_encoder=desk.make_text_encoder(len(tokenizer)).eval(), vae=vae,
-        scheduler=FlowMatchEulerDiscreteScheduler(shift=3.0), transformer=transformer, expand_timesteps=expand_timesteps,
+        scheduler=FlowMatchEulerDiscreteScheduler(shift=3.0), transformer=transformer,
+        expand_timesteps=expand_timesteps,
     )  # fmt: skip
     pipe.set_progress_bar_config(disable=True)
     adapter = CameraAdapter.for_transformer(transformer, compression=1, heads=1, head_dim=24)
@@ -103,7 +104,7 @@ def test_saved_and_loaded_it_makes_the_same_video(pipeline, camera, video, tmp_p
 def test_wrong_combinations_fail_early_and_clearly(pipeline, camera, tmp_path):
     with pytest.raises(ValueError, match=r"4 frames.*such as 1 or 5.*resample\(frames=5\)"):
         pipeline(PROMPT, camera[:4])
-    with pytest.raises(ValueError, match="height must be a multiple of 16 pixels.*got 40"):
+    with pytest.raises(ValueError, match=r"height must be a multiple of 16 pixels.*got 40"):
         pipeline(PROMPT, camera, height=40)
     with pytest.raises(ValueError, match="2 prompts do not fit 3 cameras"):
         pipeline([PROMPT] * 2, [camera] * 3)

@@ -66,7 +66,10 @@ class CameraPipeline:
         """
         from diffusers import DiffusionPipeline
 
-        model = desk.WEIGHTS if model is None else model
+        if model is None:
+            model = desk.WEIGHTS
+            if not model.is_dir():
+                raise OSError("this install has no desk model: train one with `ucpe train desk-model`, or name a model")
         if adapter is None:
             adapter = Path(model) / ADAPTER_FOLDER
             if not adapter.is_dir():
@@ -183,7 +186,7 @@ class CameraPipeline:
         if not getattr(self.pipe.config, "expand_timesteps", False):
             raise ValueError(f"{type(self.pipe).__name__} makes video from text alone: leave the image out")
         names = ("tokenizer", "text_encoder", "vae", "scheduler", "transformer")
-        sibling = wanted(**{name: getattr(self.pipe, name) for name in names}, expand_timesteps=True)
+        sibling: Any = wanted(**{name: getattr(self.pipe, name) for name in names}, expand_timesteps=True)
         sibling.set_progress_bar_config(disable=True)
         return sibling
 

@@ -19,7 +19,7 @@ HORIZON, LINES = "#ffd400", "#ffffff"
 
 
 def preview_sheet(videos: list[CameraVideo], path: str | Path, overlay: bool = True) -> None:
-    """Write a PNG with one row per video: frames under commanded latitudes and up directions, and the path from above."""
+    """Write a PNG with one row per video: frames under commanded latitudes and up arrows, and the path from above."""
     import matplotlib
 
     matplotlib.use("Agg")
