@@ -1,8 +1,21 @@
 """A camera over time: poses, a lens per frame, moves, alignment, and the file formats people have."""
 
+from ucpe.trajectories.alignment import Similarity, align, alignment_error, umeyama
 from ucpe.trajectories.frames import latent_frame_indices
 from ucpe.trajectories.moves import NAMED_MOVES, Keyframe
 from ucpe.trajectories.rotations import Angles
 from ucpe.trajectories.trajectory import DEFAULT_FPS, DEFAULT_LENS, Trajectory
 
-__all__ = ["DEFAULT_FPS", "DEFAULT_LENS", "NAMED_MOVES", "Angles", "Keyframe", "Trajectory", "latent_frame_indices"]
+__all__ = [
+    "DEFAULT_FPS",
+    "DEFAULT_LENS",
+    "NAMED_MOVES",
+    "Angles",
+    "Keyframe",
+    "Similarity",
+    "Trajectory",
+    "align",
+    "alignment_error",
+    "latent_frame_indices",
+    "umeyama",
+]
