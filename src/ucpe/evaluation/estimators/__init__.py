@@ -1,1 +1,76 @@
 """Camera estimators, one file each, behind two small protocols."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from ucpe.evaluation.estimators.base import (
+    Calibration,
+    Calibrator,
+    Clip,
+    EstimationFailure,
+    PoseEstimate,
+    PoseEstimator,
+)
+
+POSE_ESTIMATORS = {
+    "colmap": ("colmap:ColmapEstimator", "structure from motion on rectified frames (pycolmap)"),
+    "vipe": ("vipe:VipeEstimator", "ViPE, as in the paper (its command, or results=FOLDER)"),
+    "stored": ("stored:StoredPoses", "poses another tool has written (results=FOLDER)"),
+    "desk": ("desk:DeskMotionEstimator", "the bundled network for videos of the desk model"),
+}
+"""Pose estimators by name: where they live and what they are."""
+
+CALIBRATORS = {
+    "geocalib": ("geocalib:GeoCalibEstimator", "GeoCalib, as in the paper (weights=NAME or PATH)"),
+    "stored": ("stored:StoredCalibrations", "calibrations another tool has written (results=FOLDER)"),
+    "desk": ("desk:DeskCalibrationEstimator", "the bundled network for videos of the desk model"),
+}
+"""Calibrators by name."""
+
+
+@dataclass(frozen=True)
+class EstimatorChoice:
+    """An estimator by name, with a folder of results or a path of weights where it takes one."""
+
+    name: str
+    results: Path | None = None
+    weights: str | None = None
+
+    def pose_estimator(self) -> PoseEstimator:
+        """The pose estimator of that name."""
+        return self._make(POSE_ESTIMATORS, "pose estimator")
+
+    def calibrator(self) -> Calibrator:
+        """The calibrator of that name."""
+        return self._make(CALIBRATORS, "calibrator")
+
+    def _make(self, registry: dict[str, tuple[str, str]], what: str) -> Any:
+        if self.name not in registry:
+            known = "\n".join(f"  {name}: {text}" for name, (_, text) in registry.items())
+            raise ValueError(f"no {what} '{self.name}'; there are\n{known}")
+        module, _, symbol = registry[self.name][0].partition(":")
+        options: dict[str, Any] = {} if self.weights is None else {"weights": self.weights}
+        if self.name == "stored":
+            if self.results is None:
+                raise ValueError(f"the stored {what} needs the folder of its results")
+            options["folder"] = self.results
+        elif self.name == "vipe" and self.results is not None:
+            options["results"] = self.results
+        return getattr(import_module(f"{__name__}.{module}"), symbol)(**options)
+
+
+__all__ = [
+    "CALIBRATORS",
+    "POSE_ESTIMATORS",
+    "Calibration",
+    "Calibrator",
+    "Clip",
+    "EstimationFailure",
+    "EstimatorChoice",
+    "PoseEstimate",
+    "PoseEstimator",
+]

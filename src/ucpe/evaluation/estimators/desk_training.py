@@ -131,8 +131,7 @@ def _fit(
     checkpoint = output / f"{name}.checkpoint.pt"
     averaged = copy.deepcopy(network)
     optimizer = torch.optim.AdamW(network.parameters(), lr=settings.learning_rate, weight_decay=0.02)
-    schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, settings.learning_rate, max(steps, 2), pct_start=0.1)
-    parts: tuple[Any, ...] = (network, averaged, optimizer, schedule)
+    parts: tuple[Any, ...] = (network, averaged, optimizer)
     done, recent = 0, 0.0
     if checkpoint.exists():
         state = torch.load(checkpoint, weights_only=True)
@@ -149,8 +148,8 @@ def _fit(
         optimizer.zero_grad()
         loss.backward()
         nn.utils.clip_grad_norm_(network.parameters(), 1.0)
+        optimizer.param_groups[0]["lr"] = settings.learning_rate * _warm_then_decay(done, steps)
         optimizer.step()
-        schedule.step()
         decay = min(settings.average, (done + 1) / (done + 10))
         for kept, value in zip(averaged.parameters(), network.parameters()):
             kept.data.lerp_(value.data, 1 - decay)
@@ -161,6 +160,11 @@ def _fit(
             torch.save({"parts": [part.state_dict() for part in parts], "done": done}, temporary)
             os.replace(temporary, checkpoint)
     return averaged.eval()
+
+
+def _warm_then_decay(done: int, steps: int) -> float:
+    """Factor on the learning rate: up over 100 steps, down to zero over the last 40 %."""
+    return min(1.0, (done + 1) / 100, (steps - done) / (0.4 * steps))
 
 
 def _draw(clips: DeskClips, generator: np.random.Generator, batch: int) -> tuple[Tensor, Tensor]:

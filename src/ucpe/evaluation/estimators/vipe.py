@@ -17,7 +17,7 @@ from ucpe.evaluation.estimators.base import Clip, EstimationFailure, PoseEstimat
 from ucpe.evaluation.estimators.stored import read_npz_poses
 from ucpe.evaluation.rectification import LARGEST_XFOV, rectify_video
 from ucpe.lenses import Lens
-from ucpe.synthesis.video import write_video
+from ucpe.video import write_video
 
 
 class VipeEstimator:

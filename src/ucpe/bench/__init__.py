@@ -1,0 +1,1 @@
+"""The comparisons anyone can re-run."""

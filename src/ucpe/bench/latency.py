@@ -1,0 +1,169 @@
+"""Time per video and what a camera adapter adds to it, on whatever device is there (Table D of the paper)."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from statistics import median
+from time import perf_counter
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from ucpe.generation import CameraPipeline
+
+PROMPT = "a red house on a meadow"
+
+
+@dataclass(frozen=True)
+class Latency:
+    """Seconds for one video with the adapter and without it: medians over repeats taken in turn."""
+
+    model: str
+    device: str
+    frames: int
+    height: int
+    width: int
+    steps: int
+    repeats: int
+    seconds: float
+    base_seconds: float
+    adapter_parameters: int
+
+    @property
+    def overhead(self) -> float:
+        """Share that the adapter adds to the time without it."""
+        return self.seconds / self.base_seconds - 1
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain numbers."""
+        return asdict(self) | {"overhead": self.overhead}
+
+
+def time_in_turn(
+    calls: Sequence[Callable[[], Any]],
+    repeats: int,
+    warmup: int = 1,
+    synchronize: Callable[[], None] = lambda: None,
+    clock: Callable[[], float] = perf_counter,
+) -> list[float]:
+    """Median seconds of each call; the calls take turns, so that a machine that slows down slows all of them."""
+    if repeats < 1:
+        raise ValueError(f"repeats must be at least 1, got {repeats}")
+    taken: list[list[float]] = [[] for _ in calls]
+    for turn in range(warmup + repeats):
+        for call, times in zip(calls, taken):
+            synchronize()
+            started = clock()
+            call()
+            synchronize()
+            if turn >= warmup:
+                times.append(clock() - started)
+    return [median(times) for times in taken]
+
+
+def measure_latency(
+    pipeline: CameraPipeline,
+    name: str,
+    *,
+    frames: int | None = None,
+    height: int | None = None,
+    width: int | None = None,
+    steps: int | None = None,
+    repeats: int = 3,
+    warmup: int = 1,
+) -> Latency:
+    """Seconds per video of a pipeline with its adapter, and of the same pipeline with the adapter detached."""
+    import torch
+
+    from ucpe.trajectories import DEFAULT_LENS, Trajectory
+
+    defaults = pipeline.defaults
+    frames, steps = frames or defaults.frames, steps or defaults.steps
+    height, width = height or defaults.height, width or defaults.width
+    camera = Trajectory.orbit(DEFAULT_LENS, degrees=30, frames=frames, fps=defaults.fps)
+
+    def with_adapter() -> None:
+        pipeline(PROMPT, camera=camera, height=height, width=width, steps=steps)
+
+    def without_adapter() -> None:
+        pipeline.pipe(
+            prompt=[PROMPT],
+            negative_prompt=[""],
+            height=height,
+            width=width,
+            num_frames=frames,
+            num_inference_steps=steps,
+            guidance_scale=defaults.guidance,
+            max_sequence_length=defaults.text_tokens,
+            generator=torch.Generator("cpu").manual_seed(0),
+            output_type="np",
+        )
+
+    adapter, transformer = pipeline.adapter, pipeline.transformer
+    device = next(transformer.parameters()).device
+
+    def detached() -> None:
+        adapter.detach()
+        try:
+            without_adapter()
+        finally:
+            adapter.attach(transformer)
+
+    synchronize = torch.cuda.synchronize if device.type == "cuda" else lambda: None
+    with torch.no_grad():
+        seconds, base = time_in_turn([with_adapter, detached], repeats, warmup, synchronize)
+    return Latency(
+        model=name,
+        device=device_name(device),
+        frames=frames,
+        height=height,
+        width=width,
+        steps=steps,
+        repeats=repeats,
+        seconds=seconds,
+        base_seconds=base,
+        adapter_parameters=sum(parameter.numel() for parameter in adapter.parameters()),
+    )
+
+
+def device_name(device: Any) -> str:
+    """What a device is called, with the number of threads for a CPU."""
+    import torch
+
+    if device.type == "cuda":
+        return torch.cuda.get_device_name(device)
+    if device.type == "cpu":
+        return f"{_processor()}, {torch.get_num_threads()} threads"
+    return str(device)
+
+
+def markdown(latencies: Sequence[Latency], quote: bool = True) -> str:
+    """Table D with these measurements and, marked as quoted, the paper's."""
+    from ucpe.evaluation.report.quoted import quoted_rows
+
+    lines = [
+        "| Method | Time (s) | without adapter (s) | adapter adds | Frames | Resolution | Steps | Device |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
+    lines += [
+        f"| {item.model} | {item.seconds:.2f} | {item.base_seconds:.2f} | {100 * item.overhead:+.1f} % | "
+        f"{item.frames} | {item.height} x {item.width} | {item.steps} | {item.device} |"
+        for item in latencies
+    ]
+    if quote:
+        lines += [
+            f"| {row.method} (quoted) | {row.metrics['seconds']:.0f} | – | – | {row.metrics['frames']:.0f} | "
+            f"{row.group} | – | NVIDIA A800 |"
+            for row in quoted_rows("D")
+        ]
+    return "\n".join(lines) + "\n"
+
+
+def _processor() -> str:
+    try:
+        with open("/proc/cpuinfo", encoding="utf-8") as file:
+            names = [line.partition(":")[2].strip() for line in file if line.startswith("model name")]
+        return names[0] if names else platform.machine()
+    except OSError:
+        return platform.processor() or platform.machine()

@@ -1,0 +1,161 @@
+"""`ucpe evaluate`: measure camera control of any videos."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import tyro
+
+if TYPE_CHECKING:
+    from ucpe.evaluation.estimators import EstimatorChoice
+    from ucpe.evaluation.inputs import Job
+
+
+@dataclass
+class Evaluate:
+    """Measure how well videos follow the cameras they were told to have, and write a report.
+
+    Videos are paired with cameras by name (`videos/a.mp4` with `cameras/a.json`, `.txt`, `.npy`, ...). A run that was
+    stopped continues with the same command.
+    """
+
+    videos: tyro.conf.Positional[Path]
+    """Folder of videos, or one video."""
+    cameras: Path | None = None
+    """Folder of camera files, one camera file for all, or a released demo .json (in order of names)."""
+    dataset: Path | None = None
+    """Root of the PanShot dataset, instead of --cameras; its own videos are the references."""
+    split: str = "test"
+    """Split of the dataset."""
+    realestate10k: Path | None = None
+    """Folder of RealEstate10K pose files, instead of --cameras: the paper's setting (100 degrees, 81 frames)."""
+    normalization: Path | None = None
+    """traj_normalization.txt with the factor on RealEstate10K translations."""
+    reference: Path | None = None
+    """Folder of real videos with the same names: the paper's ground truth for orientation and lens, FID and FVD."""
+    captions: Path | None = None
+    """JSON of {video name: caption} for the CLIP score."""
+    lens: Path | None = None
+    """A calibration that replaces the lens of all camera files."""
+    gravity: bool | None = None
+    """Whether the cameras' vertical is known. [default: by format]"""
+    output: Annotated[Path, tyro.conf.arg(aliases=["-o"])] = Path("report")
+    """Folder of the report."""
+    label: str | None = None
+    """Name of the method in tables. [default: the folder of videos]"""
+    pose: Literal["colmap", "vipe", "stored", "desk", "none"] = "colmap"
+    """Pose estimator; `desk` is for videos of the desk model only."""
+    pose_results: Path | None = None
+    """Folder of results for --pose stored or vipe."""
+    calibrator: Literal["geocalib", "stored", "desk", "none"] = "none"
+    """Estimator of orientation and lens; `desk` is for videos of the desk model only."""
+    calibrator_results: Path | None = None
+    """Folder of results for --calibrator stored."""
+    calibrator_weights: str | None = None
+    """Checkpoint of GeoCalib. [default: its `distorted` weights]"""
+    protocol: Literal["robust", "paper", "released", "cameractrl"] = "robust"
+    """Headline protocol of the pose metrics; all are stored."""
+    against: Literal["commanded", "reference"] = "commanded"
+    """What orientation and lens are compared with in the tables; both are stored."""
+    duration: float | None = None
+    """Seconds at which the common timestamps end, for methods of different lengths. [default: each video's own]"""
+    fid: str | None = None
+    """TorchScript Inception-v3 for FID."""
+    fvd: str | None = None
+    """TorchScript I3D for FVD."""
+    clip: str | None = None
+    """CLIP model (folder or hub id) for the CLIP score."""
+    qalign: str | None = None
+    """Q-Align model (folder or hub id); needs --trust-remote-code."""
+    trust_remote_code: bool = False
+    """Allow code that comes with a model to run."""
+    workers: int = 1
+    """Videos measured at the same time."""
+    seed: int = 0
+    """Of the confidence intervals."""
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Parse the command line and run."""
+    evaluate(tyro.cli(Evaluate, args=arguments, prog="ucpe evaluate"))
+
+
+def evaluate(options: Evaluate) -> None:
+    """Measure, write the report, print the table."""
+    from rich.console import Console
+    from rich.progress import MofNCompleteColumn, Progress, TimeRemainingColumn
+
+    from ucpe.evaluation import run
+    from ucpe.evaluation.quality import QualitySettings, measure_quality
+    from ucpe.evaluation.records import Measuring
+    from ucpe.evaluation.report.tables import markdown
+    from ucpe.evaluation.report.write import run_table, write_report
+
+    jobs = find_jobs(options)
+    settings = run.EvaluationSettings(
+        pose=_choice(options.pose, options.pose_results),
+        calibrator=_choice(options.calibrator, options.calibrator_results, options.calibrator_weights),
+        protocol=options.protocol,
+        measuring=Measuring(duration=options.duration),
+        workers=options.workers,
+        seed=options.seed,
+        label=options.label or options.videos.resolve().stem,
+    )
+    weights = QualitySettings(
+        options.fid, options.fvd, options.clip, options.qalign, trust_remote_code=options.trust_remote_code
+    )
+    console = Console(stderr=True)
+    with Progress(
+        *Progress.get_default_columns()[:-1], MofNCompleteColumn(), TimeRemainingColumn(), console=console
+    ) as bar:
+        task = bar.add_task("measuring", total=len(jobs))
+        results = run.evaluate(
+            jobs,
+            options.output,
+            settings,
+            quality=measure_quality(jobs, weights),
+            progress=lambda done, total, name: bar.update(task, completed=done, description=name[:40]),
+        )
+        bar.update(task, completed=len(jobs), description="measured")
+    paths = write_report(options.output, jobs, options.against)
+    print(markdown(run_table(results, options.against)))
+    for failure in results["failures"]:
+        console.print(f"{failure['name']}: {failure['part']} {failure['status']}: {failure['reason']}", highlight=False)
+    console.print(f"wrote {options.output / 'results.json'}, {', '.join(path.name for path in paths)}")
+
+
+def find_jobs(options: Evaluate) -> list[Job]:
+    """Videos paired with cameras as the options say."""
+    import json
+    from dataclasses import replace
+
+    from ucpe.evaluation import inputs
+    from ucpe.lenses import load_lens
+
+    given = [name for name in ("cameras", "dataset", "realestate10k") if getattr(options, name) is not None]
+    if len(given) != 1:
+        raise ValueError(f"say what the cameras are with one of --cameras, --dataset, --realestate10k; got {given}")
+    if options.dataset is not None:
+        jobs = inputs.jobs_of_dataset(options.videos, options.dataset, options.split)
+    elif options.realestate10k is not None:
+        factor = 1.0 if options.normalization is None else inputs.read_normalization(options.normalization)
+        jobs = inputs.jobs_of_realestate(options.videos, options.realestate10k, factor)
+    else:
+        assert options.cameras is not None
+        lens = None if options.lens is None else load_lens(options.lens)
+        jobs = inputs.jobs_of_folder(
+            options.videos, options.cameras, reference=options.reference, lens=lens, gravity=options.gravity
+        )
+    if options.captions is not None:
+        captions = json.loads(options.captions.read_text(encoding="utf-8"))
+        jobs = [replace(job, caption=captions.get(job.name, job.caption)) for job in jobs]
+    return jobs
+
+
+def _choice(name: str, results: Path | None = None, weights: str | None = None) -> EstimatorChoice | None:
+    from ucpe.evaluation.estimators import EstimatorChoice
+
+    return None if name == "none" else EstimatorChoice(name, results, weights)

@@ -1,0 +1,204 @@
+"""Which camera each video was made with: folders, the PanShot dataset, RealEstate10K, the released demo files."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from ucpe.evaluation.estimators.base import Clip
+from ucpe.lenses import FAMILIES, UCM, Lens, Pinhole
+from ucpe.trajectories import Trajectory
+from ucpe.trajectories.formats import recognise
+from ucpe.trajectories.formats.captioned import is_demo, read_demo, read_near_depths, read_panshot
+from ucpe.video import VideoError, read_video
+
+VIDEO_SUFFIXES = (".mp4", ".mov", ".mkv", ".webm", ".avi", ".gif")
+
+GRAVITY_FORMATS = ("ucpe", "panshot")
+"""Formats whose worlds have the vertical along y; in others pitch and roll are not known."""
+
+REALESTATE_LENS = Pinhole(xfov=100.0)
+"""Lens of the paper's RealEstate10K setting."""
+
+REALESTATE_FRAMES = 81
+"""Frames of the paper's RealEstate10K setting."""
+
+
+@dataclass(frozen=True)
+class Job:
+    """One video and the camera it was told to have."""
+
+    name: str
+    video: Path
+    camera: Trajectory
+    gravity: bool = True
+    """Whether the camera's world has a known vertical, so that pitch and roll mean something."""
+    caption: str | None = None
+    reference: Path | None = None
+    """A real video with this camera, if there is one."""
+
+    @property
+    def family(self) -> str:
+        """Lens family, for breaking results down."""
+        return lens_family(self.camera.lens)
+
+
+def jobs_of_folder(
+    videos: str | Path,
+    cameras: str | Path,
+    *,
+    reference: str | Path | None = None,
+    lens: Lens | None = None,
+    gravity: bool | None = None,
+) -> list[Job]:
+    """Videos of a folder with the camera files of the same name in another, or one camera file for all.
+
+    A released demo .json is one camera per video, in order of names. `gravity` says whether the cameras' worlds have
+    a known vertical; by default that follows from the format.
+    """
+    paths = find_videos(videos)
+    references = reference_videos(reference)
+    cameras = Path(cameras)
+    if cameras.is_file() and is_demo(cameras):
+        return _demo_jobs(paths, cameras, references)
+    jobs = []
+    for path in paths:
+        source = cameras if cameras.is_file() else _camera_file(cameras, path.stem)
+        known = recognise(source).name in GRAVITY_FORMATS if gravity is None else gravity
+        jobs.append(
+            Job(path.stem, path, Trajectory.load(source, lens=lens), known, reference=references.get(path.stem))
+        )
+    return jobs
+
+
+def jobs_of_dataset(videos: str | Path, root: str | Path, split: str = "test") -> list[Job]:
+    """Generated videos named like those of the PanShot dataset on disk, whose own videos are the references."""
+    cameras = {camera.video.stem: camera for camera in read_panshot(root, split) if camera.video is not None}
+    jobs = []
+    for path in find_videos(videos):
+        camera = cameras.get(path.stem)
+        if camera is None:
+            raise ValueError(f"{path.name} is no video of the split {split!r} in {root}")
+        reference = camera.video if camera.video is not None and camera.video.is_file() else None
+        jobs.append(Job(path.stem, path, camera.trajectory(), True, camera.caption, reference))
+    return jobs
+
+
+def jobs_of_realestate(
+    videos: str | Path, poses: str | Path, normalization: float = 1.0, frames: int = REALESTATE_FRAMES
+) -> list[Job]:
+    """The paper's RealEstate10K setting: a 100 degree pinhole, the first 81 frames, translations multiplied."""
+    jobs = []
+    for path in find_videos(videos):
+        source = _camera_file(Path(poses), path.stem)
+        camera = Trajectory.load(source, lens=REALESTATE_LENS)[:frames].relative_to_first().scaled(normalization)
+        jobs.append(Job(path.stem, path, Trajectory(camera.c2w, REALESTATE_LENS), gravity=False))
+    return jobs
+
+
+def read_normalization(path: str | Path) -> float:
+    """The factor in a released traj_normalization.txt."""
+    try:
+        return float(Path(path).read_text().split()[0])
+    except (ValueError, IndexError):
+        raise ValueError(f"{path}: expected one number, the factor on RealEstate10K translations") from None
+
+
+def read_clip(path: str | Path, name: str | None = None) -> Clip:
+    """All frames of a video with their own times, which need not be evenly spaced."""
+    frames, times = [], []
+    for frame in read_video(path):
+        frames.append(frame.rgb)
+        times.append(frame.time)
+    if not frames:
+        raise VideoError(f"{path}: no frames")
+    seconds = np.asarray(times) - times[0]
+    if (np.diff(seconds) <= 0).any():
+        raise VideoError(f"{path}: frame times do not increase")
+    return Clip(name or Path(path).stem, np.stack(frames), seconds)
+
+
+def find_videos(folder: str | Path) -> list[Path]:
+    """Video files of a folder in order of names, or the one file given."""
+    folder = Path(folder)
+    if folder.is_file():
+        return [folder]
+    if not folder.is_dir():
+        raise ValueError(f"no folder of videos at {folder}")
+    paths = sorted(path for path in folder.iterdir() if path.suffix.lower() in VIDEO_SUFFIXES)
+    if not paths:
+        raise ValueError(f"no videos ({', '.join(VIDEO_SUFFIXES)}) in {folder}")
+    stems = [path.stem for path in paths]
+    if len(set(stems)) < len(stems):
+        raise ValueError(f"several videos in {folder} are named {next(s for s in stems if stems.count(s) > 1)}")
+    return paths
+
+
+def reference_videos(folder: str | Path | None) -> dict[str, Path]:
+    """Reference videos by name; none without a folder."""
+    return {} if folder is None else {path.stem: path for path in find_videos(folder)}
+
+
+def lens_family(lens: Lens) -> str:
+    """The paper's family whose ranges a UCM lens falls in or is nearest to; the model's name for other lenses."""
+    if isinstance(lens, Pinhole):
+        return "pinhole"
+    if not isinstance(lens, UCM) or "xfov" not in lens.parameters:
+        return lens.kind
+    xfov, xi = (float(lens.parameters[name].double().mean()) for name in ("xfov", "xi"))
+
+    def distance(name: str) -> float:
+        outside = [
+            max(low - value, value - high, 0) / unit
+            for value, (low, high), unit in ((xfov, FAMILIES[name].xfov, 20), (xi, FAMILIES[name].xi, 0.5))
+        ]
+        middle = [
+            abs(value - (low + high) / 2) / unit
+            for value, (low, high), unit in ((xfov, FAMILIES[name].xfov, 20), (xi, FAMILIES[name].xi, 0.5))
+        ]
+        return sum(outside) + 1e-3 * sum(middle)
+
+    return min(FAMILIES, key=distance)
+
+
+def _demo_jobs(paths: list[Path], demo: Path, references: dict[str, Path]) -> list[Job]:
+    near = next(iter(_beside(demo, "near_plane_depth-*.jsonl")), None)
+    factor = next(iter(_beside(demo, "traj_normalization.txt")), None)
+    cameras = read_demo(
+        demo,
+        folders=[folder for folder in (demo.parent, *demo.parent.parent.iterdir()) if folder.is_dir()],
+        near_depths=None if near is None else read_near_depths(near),
+        realestate_scale=1.0 if factor is None else read_normalization(factor),
+    )
+    if len(cameras) != len(paths):
+        raise ValueError(f"{demo} lists {len(cameras)} cameras for {len(paths)} videos; they are paired in order")
+    return [
+        Job(
+            path.stem,
+            path,
+            camera.trajectory(frames=REALESTATE_FRAMES),
+            camera.pose.suffix == ".npy",
+            camera.caption,
+            references.get(path.stem),
+        )
+        for path, camera in zip(paths, cameras)
+    ]
+
+
+def _beside(path: Path, pattern: str) -> Sequence[Path]:
+    """Files of a name in the folder of a file and in the folders next to it."""
+    return sorted([*path.parent.glob(pattern), *path.parent.parent.glob(f"*/{pattern}")])
+
+
+def _camera_file(folder: Path, name: str) -> Path:
+    if not folder.is_dir():
+        raise ValueError(f"no camera file or folder at {folder}")
+    found = sorted(path for path in folder.iterdir() if name == (path.stem if path.is_file() else path.name))
+    if not found:
+        raise ValueError(f"no camera for the video {name} in {folder}: expected a file {name}.json, .txt, .npy, ...")
+    if len(found) > 1:
+        raise ValueError(f"several cameras for the video {name}: {', '.join(path.name for path in found)}")
+    return found[0]

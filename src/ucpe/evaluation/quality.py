@@ -1,0 +1,215 @@
+"""Video quality: FID, FVD, CLIP score and Q-Align, each a backend that takes its weights from a path or a hub id.
+
+No weights are bundled. A metric whose weights or package are missing gets a reason instead of a number, and the rest
+of the report still comes out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from ucpe.evaluation.frechet import Gaussian, frechet_distance
+from ucpe.evaluation.inputs import Job, read_clip
+from ucpe.evaluation.statistics import summarise
+from ucpe.video import VideoError
+
+FRAMES_PER_VIDEO = 16
+"""Frames taken evenly from every video for metrics of single frames."""
+
+FVD_FRAMES = 16
+"""Frames of a clip that a video network sees."""
+
+
+@dataclass(frozen=True)
+class QualitySettings:
+    """Weights of each metric: a path or a hub id; a metric without one is not computed."""
+
+    fid: str | None = None
+    """TorchScript Inception-v3: uint8 images (B, 3, 299, 299) -> features (B, 2048), as NVIDIA's inception.pt."""
+    fvd: str | None = None
+    """TorchScript I3D: videos (B, 3, T, 224, 224) in [-1, 1] -> features (B, 400), as i3d_torchscript.pt."""
+    clip: str | None = None
+    """CLIP model for transformers, as openai/clip-vit-base-patch32."""
+    qalign: str | None = None
+    """Q-Align model for transformers, as q-future/one-align."""
+    trust_remote_code: bool = False
+    """Whether code that comes with a model may run; Q-Align's model is such code."""
+    device: str | None = None
+
+    def torch_device(self) -> torch.device:
+        """The device asked for, or the best there is."""
+        return torch.device(self.device or ("cuda" if torch.cuda.is_available() else "cpu"))
+
+
+def measure_quality(jobs: Sequence[Job], settings: QualitySettings) -> dict[str, dict[str, Any]]:
+    """Every metric asked for: `{"value": ...}` with an interval where it is a mean, or `{"reason": ...}`.
+
+    FID and FVD need reference videos, the CLIP score needs captions.
+    """
+    metrics: list[tuple[str, str | None, Callable[[], dict[str, dict[str, Any]]]]] = [
+        ("FID", settings.fid, lambda: {"FID": _fid(jobs, settings)}),
+        ("FVD", settings.fvd, lambda: {"FVD": _fvd(jobs, settings)}),
+        ("CLIP", settings.clip, lambda: {"CLIP": _clip_score(jobs, settings)}),
+        ("Q-Align", settings.qalign, lambda: _qalign(jobs, settings)),
+    ]
+    results: dict[str, dict[str, Any]] = {}
+    for name, weights, compute in metrics:
+        if weights is None:
+            continue
+        try:
+            results |= compute()
+        except (ValueError, OSError, ImportError, RuntimeError) as error:
+            results[name] = {"reason": f"{name} could not be computed with weights {weights}: {_first_line(error)}"}
+    return results
+
+
+def spread_frames(
+    frames: np.ndarray,  # (N, H, W, 3)
+    count: int,
+) -> np.ndarray:
+    """`count` frames at even distances over a video, repeated where it has fewer."""
+    return frames[np.linspace(0, len(frames) - 1, count).round().astype(int)]
+
+
+def gaussian_of_images(images: Iterable[np.ndarray], network: nn.Module, device: torch.device) -> Gaussian:
+    """Gaussian of the features of batches of uint8 images (B, H, W, 3)."""
+    return Gaussian.of(np.concatenate([_features(network, _inception_input(batch), device) for batch in images]))
+
+
+def gaussian_of_videos(videos: Iterable[np.ndarray], network: nn.Module, device: torch.device) -> Gaussian:
+    """Gaussian of the features of uint8 videos (N, H, W, 3)."""
+    return Gaussian.of(np.concatenate([_features(network, _i3d_input(video), device) for video in videos]))
+
+
+def load_torchscript(path: str, what: str) -> nn.Module:
+    """A TorchScript network from a file."""
+    if not Path(path).is_file():
+        raise ValueError(f"no file {path} with {what}")
+    return torch.jit.load(path, map_location="cpu").eval()
+
+
+def _fid(jobs: Sequence[Job], settings: QualitySettings) -> dict[str, Any]:
+    network = load_torchscript(settings.fid or "", "a TorchScript Inception-v3")
+    return _frechet(jobs, lambda clips: gaussian_of_images(_sampled(clips), network, settings.torch_device()))
+
+
+def _fvd(jobs: Sequence[Job], settings: QualitySettings) -> dict[str, Any]:
+    network = load_torchscript(settings.fvd or "", "a TorchScript I3D")
+    return _frechet(jobs, lambda clips: gaussian_of_videos(clips, network, settings.torch_device()))
+
+
+def _frechet(jobs: Sequence[Job], fit: Callable[[Iterable[np.ndarray]], Gaussian]) -> dict[str, Any]:
+    references = [job.reference for job in jobs if job.reference is not None]
+    if len(references) < 2:
+        raise ValueError(f"it compares with reference videos, and there are {len(references)}")
+    generated, real = fit(_readable([job.video for job in jobs])), fit(_readable(references))
+    note = f"{generated.count} and {real.count} samples of {len(real.mean)} dimensions"
+    if min(generated.count, real.count) <= len(real.mean):
+        note += "; too few for an unbiased value: compare only runs of the same size"
+    return {"value": frechet_distance(generated, real), "note": note}
+
+
+def _clip_score(jobs: Sequence[Job], settings: QualitySettings) -> dict[str, Any]:
+    from transformers import CLIPModel, CLIPProcessor
+
+    captioned = [job for job in jobs if job.caption]
+    if not captioned:
+        raise ValueError("it compares with captions, and no video has one")
+    device = settings.torch_device()
+    model: Any = CLIPModel.from_pretrained(settings.clip or "")
+    model = model.to(device).eval()
+    processor = CLIPProcessor.from_pretrained(settings.clip or "")
+    scores = []
+    for job in captioned:
+        try:
+            frames = spread_frames(read_clip(job.video).frames, FRAMES_PER_VIDEO)
+        except VideoError:
+            continue
+        inputs = processor(text=[job.caption], images=list(frames), return_tensors="pt", truncation=True, padding=True)
+        with torch.no_grad():
+            output = model(**inputs.to(device))
+        image, text = (value / value.norm(dim=-1, keepdim=True) for value in (output.image_embeds, output.text_embeds))
+        scores.append(100 * float((image @ text.T).clamp(min=0).mean()))
+    return _mean(scores)
+
+
+def _qalign(jobs: Sequence[Job], settings: QualitySettings) -> dict[str, dict[str, Any]]:
+    from PIL import Image
+    from transformers import AutoModelForCausalLM
+
+    if not settings.trust_remote_code:
+        raise ValueError("its model is code from the hub; read it, then allow it with --trust-remote-code")
+    device = settings.torch_device()
+    precision = torch.float16 if device.type == "cuda" else torch.float32
+    model: Any = AutoModelForCausalLM.from_pretrained(settings.qalign or "", trust_remote_code=True, dtype=precision)
+    model = model.to(device).eval()
+    scores: dict[str, list[float]] = {"QAlignImage": [], "QAlignAesthetic": [], "QAlignVideo": []}
+    for job in jobs:
+        try:
+            frames = spread_frames(read_clip(job.video).frames, FRAMES_PER_VIDEO)
+        except VideoError:
+            continue
+        pictures = [Image.fromarray(frame) for frame in frames]
+        with torch.no_grad():
+            for name, task in (("QAlignImage", "quality"), ("QAlignAesthetic", "aesthetics")):
+                scores[name].append(_unit(model.score(pictures, task_=task, input_="image")))
+            scores["QAlignVideo"].append(_unit(model.score([pictures], task_="quality", input_="video")))
+    return {name: _mean(values) for name, values in scores.items()}
+
+
+def _unit(score: Tensor) -> float:
+    """The model's scale of 1 (bad) to 5 (excellent) as the 0 to 1 that papers report."""
+    return (float(score.float().mean()) - 1) / 4
+
+
+def _mean(scores: Sequence[float]) -> dict[str, Any]:
+    summary = summarise(scores)
+    if summary is None:
+        raise ValueError("no video could be read")
+    return {"value": summary.mean, "low": summary.low, "high": summary.high}
+
+
+def _readable(paths: Sequence[Path]) -> Iterable[np.ndarray]:
+    """Frames (N, H, W, 3) of every video that can be read; the others are counted by the report already."""
+    for path in paths:
+        try:
+            yield read_clip(path).frames
+        except VideoError:
+            continue
+
+
+def _sampled(clips: Iterable[np.ndarray]) -> Iterable[np.ndarray]:
+    for frames in clips:
+        yield spread_frames(frames, FRAMES_PER_VIDEO)
+
+
+@torch.no_grad()
+def _features(network: nn.Module, batch: Tensor, device: torch.device) -> np.ndarray:
+    output = network.to(device)(batch.to(device))
+    output = output[0] if isinstance(output, tuple | list) else output
+    return output.flatten(1).float().cpu().numpy()
+
+
+def _inception_input(images: np.ndarray) -> Tensor:
+    """Images (B, 3, 299, 299) uint8."""
+    batch = torch.from_numpy(np.ascontiguousarray(images)).movedim(-1, 1).float()
+    batch = nn.functional.interpolate(batch, (299, 299), mode="bilinear", antialias=True, align_corners=False)
+    return batch.round().clamp(0, 255).to(torch.uint8)
+
+
+def _i3d_input(video: np.ndarray) -> Tensor:
+    """A video (1, 3, FVD_FRAMES, 224, 224) in [-1, 1]."""
+    frames = torch.from_numpy(np.ascontiguousarray(spread_frames(video, FVD_FRAMES))).movedim(-1, 1).float()
+    frames = nn.functional.interpolate(frames, (224, 224), mode="bilinear", antialias=True, align_corners=False)
+    return (frames / 127.5 - 1).movedim(0, 1)[None]
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[0][:300]

@@ -1,0 +1,259 @@
+"""What is measured of one video, stored as one file, so that a run can be killed and continued."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+import torch
+
+from ucpe.evaluation.camera_metrics import calibration_errors, commanded_calibration
+from ucpe.evaluation.estimators.base import (
+    Calibration,
+    Calibrator,
+    Clip,
+    EstimationFailure,
+    PoseEstimate,
+    PoseEstimator,
+    calibration_to_plain,
+    pose_to_plain,
+)
+from ucpe.evaluation.inputs import Job, read_clip
+from ucpe.evaluation.protocols import PROTOCOLS, Protocol, estimate_at, poses_at
+from ucpe.lenses import UCM, Lens
+from ucpe.trajectories import Trajectory
+from ucpe.video import VideoError
+
+RECORD_VERSION = 1
+"""Raised when the content of a record changes, so that old ones are measured again."""
+
+LEAST_REGISTERED = 0.5
+"""Share of a video's frames that a pose estimator must place for its result to count; fewer are filtered out."""
+
+
+@dataclass(frozen=True)
+class Measuring:
+    """What determines a record besides the video and its camera."""
+
+    duration: float | None = None
+    """Seconds at which the common timestamps end, for comparing methods of different lengths."""
+    least_registered: float = LEAST_REGISTERED
+
+
+def measure(
+    job: Job, pose: PoseEstimator | None, calibrator: Calibrator | None, measuring: Measuring
+) -> dict[str, Any]:
+    """Everything measured of one video, as plain data; failures are part of it."""
+    started = perf_counter()
+    record: dict[str, Any] = {
+        "name": job.name,
+        "video": job.video.name,
+        "family": job.family,
+        "gravity": job.gravity,
+        "lens": job.camera.lens.to_dict() if not job.camera.lens.batch_shape else {"model": job.camera.lens.kind},
+    }
+    try:
+        clip = read_clip(job.video, job.name)
+    except VideoError as error:
+        reason = str(error).replace(f"{job.video}: ", "")
+        failed = {"status": "unreadable", "reason": reason}
+        record |= failed
+        if pose:
+            record["pose"] = failed | {"uninformed": _uninformed_poses(job, measuring)}
+        if calibrator:
+            record["calibration"] = failed | {"uninformed": _uninformed_calibration(job, calibrator, None)}
+        return record
+    record |= {
+        "status": "read",
+        "frames": len(clip.frames),
+        "height": clip.height,
+        "width": clip.width,
+        "seconds_of_video": round(clip.duration, 6),
+    }
+    camera = camera_of_clip(job.camera, clip)
+    if pose is not None:
+        record["pose"] = _measure_poses(job, clip, camera, pose, measuring)
+    if calibrator is not None:
+        record["calibration"] = _measure_calibration(job, clip, camera, calibrator)
+    if job.reference is not None:
+        record["reference"] = _measure_reference(job, record, pose, calibrator, measuring)
+    return record | {"seconds": round(perf_counter() - started, 2)}
+
+
+def camera_of_clip(camera: Trajectory, clip: Clip) -> Trajectory:
+    """The commanded camera of every frame of a clip.
+
+    Frame by frame where the numbers of frames agree, whatever rate the file claims; by time otherwise.
+    """
+    if len(camera) == len(clip.frames):
+        return camera
+    sampled = camera.at(torch.from_numpy(clip.times) * camera.fps)
+    fps = (len(clip.frames) - 1) / clip.duration if clip.duration > 0 else camera.fps
+    return Trajectory(sampled.c2w, sampled.lens, fps)
+
+
+def record_key(job: Job, pose: PoseEstimator | None, calibrator: Calibrator | None, measuring: Measuring) -> str:
+    """Fingerprint of all that determines a record: file contents, camera, estimators and settings."""
+    camera = {"c2w": job.camera.c2w.tolist(), "lens": job.camera.lens.to_dict(), "fps": job.camera.fps}
+    content = {
+        "version": RECORD_VERSION,
+        "video": _digest(job.video),
+        "reference": None if job.reference is None else _digest(job.reference),
+        "camera": camera,
+        "gravity": job.gravity,
+        "pose": None if pose is None else pose.describe(),
+        "calibrator": None if calibrator is None else calibrator.describe(),
+        "measuring": [measuring.duration, measuring.least_registered],
+    }
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+
+
+def write_json(path: Path, content: Any) -> None:
+    """Write JSON under a temporary name, then rename."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    temporary.write_text(json.dumps(content, indent=1, allow_nan=False) + "\n", encoding="utf-8")
+    os.replace(temporary, path)
+
+
+def _measure_poses(
+    job: Job, clip: Clip, camera: Trajectory, estimator: PoseEstimator, measuring: Measuring
+) -> dict[str, Any]:
+    result: dict[str, Any] = {"attempted": len(clip.frames), "registered": 0}
+    try:
+        estimate = estimator.estimate(clip, camera.lens)
+        _check_estimate(estimate, len(clip.frames))
+        result |= {"registered": len(estimate.frames), "estimate": pose_to_plain(estimate)}
+        if len(estimate.frames) < max(measuring.least_registered * len(clip.frames), 2):
+            reason = f"only {len(estimate.frames)} of {len(clip.frames)} frames could be placed"
+            return result | {
+                "status": "filtered",
+                "reason": reason,
+                "uninformed": _uninformed_poses(job, measuring),
+            }
+    except EstimationFailure as failure:
+        return result | {"status": "failed", "reason": str(failure), "uninformed": _uninformed_poses(job, measuring)}
+    metrics = {
+        name: pose_metrics(camera, estimate, protocol, measuring.duration) for name, protocol in PROTOCOLS.items()
+    }
+    return result | {"status": "ok", "metrics": metrics}
+
+
+def pose_metrics(
+    camera: Trajectory, estimate: PoseEstimate, protocol: Protocol, duration: float | None = None
+) -> dict[str, float]:
+    """Metrics of an estimate of some frames of a clip against the camera of all its frames."""
+    seconds = protocol.timestamps(len(camera), camera.duration, duration)
+    times = torch.from_numpy(estimate.frames / camera.fps)
+    estimated = estimate_at(estimate.c2w, times, seconds)
+    return protocol.evaluate(poses_at(camera, seconds), estimated, estimate.near_depth, estimate.metric)
+
+
+def _measure_calibration(job: Job, clip: Clip, camera: Trajectory, calibrator: Calibrator) -> dict[str, Any]:
+    result: dict[str, Any] = {"attempted": len(clip.frames), "model": calibrator.model}
+    try:
+        estimate = calibrator.estimate(clip)
+    except EstimationFailure as failure:
+        uninformed = _uninformed_calibration(job, calibrator, clip)
+        return result | {"status": "failed", "reason": str(failure), "uninformed": uninformed}
+    wanted = commanded_calibration(camera, calibrator.model, clip.height, clip.width, gravity=job.gravity)
+    return result | {
+        "status": "ok",
+        "estimate": calibration_to_plain(estimate),
+        "metrics": calibration_errors(estimate, wanted),
+        "fit_rms": _finite(wanted.details.get("fit_rms")),
+    }
+
+
+def _measure_reference(
+    job: Job,
+    record: dict[str, Any],
+    pose: PoseEstimator | None,
+    calibrator: Calibrator | None,
+    measuring: Measuring,
+) -> dict[str, Any]:
+    """The same measurements of the reference video, and the video's calibration against the reference's."""
+    from ucpe.evaluation.estimators.base import calibration_from_plain
+
+    assert job.reference is not None
+    try:
+        clip = read_clip(job.reference, job.name)
+    except VideoError as error:
+        return {"status": "unreadable", "reason": str(error).replace(f"{job.reference}: ", "")}
+    camera = camera_of_clip(job.camera, clip)
+    result: dict[str, Any] = {"status": "read"}
+    if pose is not None:
+        result["pose"] = _measure_poses(job, clip, camera, pose, measuring)
+        result["pose"].pop("estimate", None)
+    if calibrator is not None:
+        measured = _measure_calibration(job, clip, camera, calibrator)
+        own = record["calibration"]
+        if measured["status"] == "ok" and own["status"] == "ok":
+            pair = (calibration_from_plain(own["estimate"]), calibration_from_plain(measured["estimate"]))
+            own["against_reference"] = calibration_errors(*_same_times(*pair, record["frames"], len(clip.frames)))
+        measured.pop("estimate", None)
+        result["calibration"] = measured
+    return result
+
+
+def _same_times(
+    estimate: Calibration, reference: Calibration, frames: int, reference_frames: int
+) -> tuple[Calibration, Calibration]:
+    """The reference's calibration at the frame numbers of the estimate, by share of the duration."""
+    if frames == reference_frames:
+        return estimate, reference
+    shares = estimate.frames * ((reference_frames - 1) / max(frames - 1, 1))
+    nearest = np.abs(reference.frames[None] - shares[:, None]).argmin(1)
+    lens = {name: values[nearest] for name, values in reference.lens.items()}
+    moved = Calibration(reference.model, estimate.frames, reference.pitch[nearest], reference.roll[nearest], lens)
+    return estimate, moved
+
+
+def _uninformed_poses(job: Job, measuring: Measuring) -> dict[str, dict[str, float]]:
+    """Metrics of a camera that never moves: the least that a failed video counts as."""
+    still = torch.eye(4, dtype=torch.float64).expand(len(job.camera), 4, 4)
+    estimate = PoseEstimate(still, np.arange(len(job.camera)), near_depth=1.0, metric=True)
+    return {
+        name: pose_metrics(job.camera, estimate, protocol, measuring.duration) for name, protocol in PROTOCOLS.items()
+    }
+
+
+def _uninformed_calibration(job: Job, calibrator: Calibrator, clip: Clip | None) -> dict[str, float]:
+    """Errors of a level camera with a 90 degree pinhole: the least that a failed video counts as."""
+    height, width = (480, 832) if clip is None else (clip.height, clip.width)
+    level = torch.eye(4, dtype=torch.float64).expand(len(job.camera), 4, 4)
+    pinhole: Lens = UCM(xfov=90.0, xi=0.0)
+    guess = commanded_calibration(Trajectory(level, pinhole), calibrator.model, height, width)
+    wanted = commanded_calibration(job.camera, calibrator.model, height, width, gravity=job.gravity)
+    return calibration_errors(guess, wanted)
+
+
+def _check_estimate(estimate: PoseEstimate, frames: int) -> None:
+    if not torch.isfinite(estimate.c2w).all():
+        raise EstimationFailure("the estimator returned poses that are not finite")
+    numbers = estimate.frames
+    if len(numbers) == 0 or numbers.min() < 0 or numbers.max() >= frames or (np.diff(numbers) <= 0).any():
+        raise EstimationFailure(f"the estimator returned frame numbers that do not fit a video of {frames} frames")
+
+
+def _finite(value: float | None) -> float | None:
+    return None if value is None or not np.isfinite(value) else float(value)
+
+
+def _digest(path: Path) -> str | None:
+    if not path.is_file():
+        return None
+    with open(path, "rb") as file:
+        return _sha(file)
+
+
+def _sha(file: Any) -> str:
+    digest = hashlib.sha256()
+    while block := file.read(1 << 20):
+        digest.update(block)
+    return digest.hexdigest()

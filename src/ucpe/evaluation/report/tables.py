@@ -1,0 +1,254 @@
+"""Comparison tables in the paper's layout, as Markdown and LaTeX, best, second and third marked."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ucpe.evaluation.report.quoted import QuotedRow
+
+
+@dataclass(frozen=True)
+class Column:
+    """One metric of the tables."""
+
+    metric: str
+    title: str
+    latex: str
+    group: str
+    digits: int
+    more_is_better: bool = False
+
+
+LENS, ORIENTATION, POSE, QUALITY, QALIGN, TIME = (
+    "Camera Lens Control",
+    "Absolute Orientation",
+    "Relative Camera Pose Control",
+    "Video Generation Quality",
+    "Q-Align Scores",
+    "Inference Latency",
+)
+
+COLUMNS: tuple[Column, ...] = (
+    Column("FoVErr", "FoV (°)", "FoV (°)", LENS, 2),
+    Column("XFoVErr", "xFoV (°)", "xFoV (°)", LENS, 2),
+    Column("XiErr", "ξ", r"$\xi$", LENS, 3),
+    Column("K1Err", "k1", "${k}_{1}$", LENS, 3),
+    Column("K2Err", "k2", "${k}_{2}$", LENS, 3),
+    Column("PitchErr", "Pitch (°)", "Pitch (°)", ORIENTATION, 2),
+    Column("RollErr", "Roll (°)", "Roll (°)", ORIENTATION, 2),
+    Column("RotErr", "RotErr", "RotErr", POSE, 3),
+    Column("TransErr", "TransErr", "TransErr", POSE, 3),
+    Column("CamMC", "CamMC", "CamMC", POSE, 3),
+    Column("SpeedErr", "SpeedErr", "SpeedErr", POSE, 3),
+    Column("FVD", "FVD", "FVD", QUALITY, 2),
+    Column("FID", "FID", "FID", QUALITY, 2),
+    Column("CLIP", "CLIP", "CLIP", QUALITY, 2, more_is_better=True),
+    Column("QAlignImage", "Image Quality", "Image Quality", QALIGN, 4, more_is_better=True),
+    Column("QAlignAesthetic", "Image Aesthetic", "Image Aesthetic", QALIGN, 4, more_is_better=True),
+    Column("QAlignVideo", "Video Quality", "Video Quality", QALIGN, 4, more_is_better=True),
+    Column("seconds", "Time (s)", "Time (s)", TIME, 1),
+)
+"""Every column a table can have, in the paper's order; a table shows those that some row has."""
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A number of a table; `low` and `high` are its confidence interval where it was measured here."""
+
+    value: float
+    low: float | None = None
+    high: float | None = None
+
+
+@dataclass(frozen=True)
+class TableRow:
+    """One method; rows of one group and kind are ranked among each other."""
+
+    label: str
+    cells: dict[str, Cell]
+    group: str = ""
+    quoted: str | None = None
+    """Name of the published table it is quoted from, if it is."""
+    note: str = ""
+    comparable: str = ""
+    """Rows are ranked only among rows with the same value: quoted numbers, or one protocol."""
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows with their columns and what a reader must know."""
+
+    rows: tuple[TableRow, ...]
+    notes: tuple[str, ...] = ()
+
+    @property
+    def columns(self) -> list[Column]:
+        """The columns that some row has a value for."""
+        return [column for column in COLUMNS if any(column.metric in row.cells for row in self.rows)]
+
+
+def row_of_results(results: dict[str, Any], against: str = "commanded", worst_case: bool = False) -> TableRow:
+    """A run as a row: pose by its headline protocol, orientation and lens against the command or the reference.
+
+    With `worst_case`, failures count as the worst case.
+    """
+    summary = results["summary"]
+    cells = {}
+    for part in ("pose", against):
+        for name, values in summary.get(part, {}).items():
+            cells[name] = (
+                Cell(values["worst_case"]) if worst_case else Cell(values["mean"], values["low"], values["high"])
+            )
+    for name, value in results.get("quality", {}).items():
+        if isinstance(value, dict) and isinstance(value.get("value"), int | float):
+            cells[name] = Cell(value["value"], value.get("low"), value.get("high"))
+    known = {column.metric for column in COLUMNS}
+    label = results["label"] + (" (failures as worst case)" if worst_case else "")
+    cells = {name: cell for name, cell in cells.items() if name in known}
+    kind = results["protocol"] + (" worst case" if worst_case else "")
+    return TableRow(label, cells, note=_attempts(results), comparable=kind)
+
+
+def floor_row(results: dict[str, Any]) -> TableRow | None:
+    """The estimators' own error as a row, if it is known."""
+    known = {column.metric for column in COLUMNS}
+    cells = {
+        name: Cell(value)
+        for part in results["floors"].values()
+        for name, value in part["metrics"].items()
+        if name in known
+    }
+    if not cells:
+        return None
+    sources = sorted({part["source"] for part in results["floors"].values()})
+    return TableRow(f"floor of the estimators ({', '.join(sources)})", cells, comparable="floor")
+
+
+def rows_of_quotes(quotes: Sequence[QuotedRow]) -> list[TableRow]:
+    """Published rows, marked as quoted."""
+    return [
+        TableRow(
+            f"{row.method} (quoted)",
+            {name: Cell(value) for name, value in row.metrics.items() if name != "frames"},
+            row.group,
+            row.table,
+            row.parameters or "",
+            comparable=f"quoted {row.table} {row.group}",
+        )
+        for row in quotes
+    ]
+
+
+def ranks(table: Table) -> dict[tuple[int, str], int]:
+    """Rank 1, 2 or 3 of cells by (row, metric), among comparable rows; equal values share a rank."""
+    result = {}
+    for column in table.columns:
+        for kind in {row.comparable for row in table.rows}:
+            members = [
+                (index, row.cells[column.metric].value)
+                for index, row in enumerate(table.rows)
+                if row.comparable == kind and kind != "floor" and column.metric in row.cells
+            ]
+            if len(members) < 2:
+                continue
+            order = sorted({round(value, column.digits) for _, value in members}, reverse=column.more_is_better)
+            for index, value in members:
+                place = order.index(round(value, column.digits)) + 1
+                if place <= 3:
+                    result[index, column.metric] = place
+    return result
+
+
+def markdown(table: Table) -> str:
+    """Markdown table: best bold, second underlined, third in italics."""
+    columns, places = table.columns, ranks(table)
+    head = ["Method", *(f"{column.title} {'↑' if column.more_is_better else '↓'}" for column in columns), "Videos"]
+    lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
+    group = ""
+    for index, row in enumerate(table.rows):
+        if row.group != group:
+            group = row.group
+            lines.append(f"| *{group}* |" + " |" * (len(head) - 1))
+        cells = [_markdown_cell(row, column, places.get((index, column.metric))) for column in columns]
+        lines.append("| " + " | ".join([row.label, *cells, row.note]) + " |")
+    return "\n".join([*lines, "", *(f"- {note}" for note in table.notes)]) + "\n"
+
+
+def latex(table: Table) -> str:
+    """LaTeX table with booktabs in the paper's layout; define \\first, \\second, \\third as you like."""
+    columns, places = table.columns, ranks(table)
+    groups: list[tuple[str, int]] = []
+    for column in columns:
+        if groups and groups[-1][0] == column.group:
+            groups[-1] = (column.group, groups[-1][1] + 1)
+        else:
+            groups.append((column.group, 1))
+    lines = [
+        r"% \usepackage{booktabs}",
+        r"% \newcommand{\first}[1]{\textbf{#1}} \newcommand{\second}[1]{\underline{#1}}",
+        r"% \newcommand{\third}[1]{\textit{#1}}",
+        r"\begin{tabular}{l" + "c" * len(columns) + "}",
+        r"\toprule",
+        " & ".join(["", *(rf"\multicolumn{{{count}}}{{c}}{{{name}}}" for name, count in groups)]) + r" \\",
+    ]
+    start, rules = 2, []
+    for _, count in groups:
+        rules.append(rf"\cmidrule(lr){{{start}-{start + count - 1}}}")
+        start += count
+    lines.append(" ".join(rules))
+    arrows = [rf"{column.latex}$\{'up' if column.more_is_better else 'down'}arrow$" for column in columns]
+    lines += [" & ".join(["Method", *arrows]) + r" \\", r"\midrule"]
+    group = ""
+    for index, row in enumerate(table.rows):
+        if row.group != group:
+            group = row.group
+            lines.append(rf"\multicolumn{{{len(columns) + 1}}}{{l}}{{\emph{{{_escaped(group)}}}}} \\")
+        cells = [_latex_cell(row, column, places.get((index, column.metric))) for column in columns]
+        lines.append(" & ".join([_escaped(row.label), *cells]) + r" \\")
+    lines += [r"\bottomrule", r"\end{tabular}", *(f"% {note}" for note in table.notes)]
+    return "\n".join(lines) + "\n"
+
+
+def shown(value: float, digits: int) -> str:
+    """A number with so many digits."""
+    return f"{value:.{digits}f}"
+
+
+def digits_of(row: TableRow, column: Column) -> int:
+    """Digits of a cell: those of its column, or as published."""
+    return 2 if row.quoted and column.group == POSE else column.digits
+
+
+def _markdown_cell(row: TableRow, column: Column, place: int | None) -> str:
+    if column.metric not in row.cells:
+        return "–"
+    cell = row.cells[column.metric]
+    text = shown(cell.value, digits_of(row, column))
+    text = {1: f"**{text}**", 2: f"<u>{text}</u>", 3: f"*{text}*"}.get(place or 0, text)
+    if cell.low is None or cell.high is None:
+        return text
+    return f"{text} [{shown(cell.low, column.digits)}, {shown(cell.high, column.digits)}]"
+
+
+def _latex_cell(row: TableRow, column: Column, place: int | None) -> str:
+    if column.metric not in row.cells:
+        return "--"
+    text = shown(row.cells[column.metric].value, digits_of(row, column))
+    return {1: rf"\first{{{text}}}", 2: rf"\second{{{text}}}", 3: rf"\third{{{text}}}"}.get(place or 0, text)
+
+
+def _attempts(results: dict[str, Any]) -> str:
+    """Measured over attempted videos, of the estimator that measured fewest."""
+    parts = [results["counts"][part] for part in ("pose", "calibration") if part in results["counts"]]
+    if not parts:
+        return str(results["counts"]["videos"])
+    least = min(parts, key=lambda part: part["measured"])
+    return f"{least['measured']}/{least['attempted']}"
+
+
+def _escaped(text: str) -> str:
+    for character in "&%_#":
+        text = text.replace(character, "\\" + character)
+    return text.replace("ξ", r"$\xi$")

@@ -1,0 +1,111 @@
+"""Writes the files of a report: Markdown, LaTeX and the HTML page, of one run or of several side by side."""
+
+from __future__ import annotations
+
+import html
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from ucpe.evaluation.inputs import Job
+from ucpe.evaluation.report.page import document, page, table_html
+from ucpe.evaluation.report.quoted import RADIANS_NOTE, quoted_rows
+from ucpe.evaluation.report.tables import (
+    Table,
+    TableRow,
+    floor_row,
+    latex,
+    markdown,
+    row_of_results,
+    rows_of_quotes,
+)
+from ucpe.evaluation.run import load_results
+
+
+def write_report(output: str | Path, jobs: Sequence[Job] = (), against: str = "commanded") -> list[Path]:
+    """Write `table.md`, `table.tex` and `report.html` beside the results.json of a run; returns their paths.
+
+    `jobs` are the run's videos and cameras; without them the page has no pictures.
+    """
+    output = Path(output)
+    results = load_results(output)
+    table = run_table(results, against)
+    by_name: Mapping[str, Job] = {job.name: job for job in jobs}
+    return _write(output, table, page(results, table, output, by_name))
+
+
+def run_table(results: dict[str, Any], against: str = "commanded") -> Table:
+    """A run, its failures counted as worst case if there are any, and the estimators' floor."""
+    rows = [row_of_results(results, against)]
+    if results["failures"]:
+        rows.append(row_of_results(results, against, worst_case=True))
+    floor = floor_row(results)
+    return Table((*rows, *([floor] if floor else [])), tuple(_notes([results], against)))
+
+
+def compare_runs(
+    runs: Sequence[str | Path], output: str | Path, quote: Sequence[str] = (), against: str = "commanded"
+) -> list[Path]:
+    """Write `compare.md`, `.tex` and `.html` with runs side by side, and published rows marked as quoted."""
+    everything = [load_results(run) for run in runs]
+    table = comparison(everything, quote, against)
+    body = f"<h1>Camera control, side by side</h1>{table_html(table)}"
+    body += "".join(f"<p class='soft'>{html.escape(note)}</p>" for note in table.notes)
+    return _write(Path(output), table, document("Camera control, side by side", body), "compare", "compare.html")
+
+
+def comparison(everything: Sequence[dict[str, Any]], quote: Sequence[str] = (), against: str = "commanded") -> Table:
+    """Runs side by side, then published tables; numbers of different protocols are not ranked against each other."""
+    rows: list[TableRow] = []
+    for results in everything:
+        rows.append(row_of_results(results, against))
+        if results["failures"]:
+            rows.append(row_of_results(results, against, worst_case=True))
+    notes = _notes(everything, against)
+    for table in quote:
+        rows += rows_of_quotes(quoted_rows(table))
+    if quote:
+        notes.append(
+            "Rows marked (quoted) are the paper's published numbers, measured by its authors with other estimators, "
+            "videos and settings; they are ranked among themselves only. " + RADIANS_NOTE
+        )
+    return Table(tuple(rows), tuple(notes))
+
+
+def _notes(everything: Sequence[dict[str, Any]], against: str) -> list[str]:
+    notes = []
+    for name in sorted({results["protocol"] for results in everything}):
+        protocol = next(results["protocols"][name] for results in everything if results["protocol"] == name)
+        unit = f"{protocol['reduction']} over frames, RotErr in {protocol['angle']}"
+        notes.append(f"Pose protocol {name}: {protocol['description']} ({unit}).")
+    if len({results["protocol"] for results in everything}) > 1:
+        notes.append("Runs with different protocols are not ranked against each other.")
+    target = "the commanded camera" if against == "commanded" else "the estimate on the reference video"
+    notes.append(
+        f"Orientation and lens errors are against {target}; brackets are 95 % bootstrap intervals over videos."
+    )
+    if any(results["failures"] for results in everything):
+        notes.append(
+            "Means are over the videos that could be measured (last column); “failures as worst case” counts each "
+            "failed video as a level 90° camera that never moves, or as the worst measured video if that is larger."
+        )
+    for results in everything:
+        for name, value in results.get("quality", {}).items():
+            if "reason" in value:
+                notes.append(f"{results['label']}: {value['reason']}")
+            elif value.get("note"):
+                notes.append(f"{results['label']}, {name}: {value['note']}.")
+    return notes
+
+
+def _write(output: Path, table: Table, text: str, stem: str = "table", page_name: str = "report.html") -> list[Path]:
+    output.mkdir(parents=True, exist_ok=True)
+    contents = {f"{stem}.md": markdown(table), f"{stem}.tex": latex(table), page_name: text}
+    paths = []
+    for name, content in contents.items():
+        temporary = output / f".{name}.{os.getpid()}.tmp"
+        temporary.write_text(content, encoding="utf-8")
+        os.replace(temporary, output / name)
+        paths.append(output / name)
+    return paths

@@ -1,0 +1,296 @@
+"""Evaluates many videos: in parallel, resumable per video, with every failure counted."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import json
+import multiprocessing
+import platform
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from dataclasses import asdict, dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from ucpe.evaluation.estimators import EstimatorChoice
+from ucpe.evaluation.estimators.base import Calibrator, PoseEstimator
+from ucpe.evaluation.inputs import Job
+from ucpe.evaluation.protocols import PROTOCOLS, find_protocol
+from ucpe.evaluation.records import Measuring, measure, record_key, write_json
+from ucpe.evaluation.statistics import Summary, summarise
+
+FORMAT = "ucpe-evaluation-1"
+"""Name and version of the layout of results.json."""
+
+BOOKKEEPING = ("speed",)
+"""Numbers in a record that are no errors; they are averaged but have no worst case."""
+
+
+@dataclass(frozen=True)
+class EvaluationSettings:
+    """What is measured, and how it is summed up."""
+
+    pose: EstimatorChoice | None = field(default_factory=lambda: EstimatorChoice("colmap"))
+    calibrator: EstimatorChoice | None = None
+    protocol: str = "robust"
+    """Which protocol's numbers are the headline; all are measured and stored."""
+    measuring: Measuring = field(default_factory=Measuring)
+    workers: int = 1
+    seed: int = 0
+    """Of the bootstrap; each estimator has its own, stored with it."""
+    label: str = "this run"
+    """Name of the method in tables."""
+
+
+def evaluate(
+    jobs: Sequence[Job],
+    output: str | Path,
+    settings: EvaluationSettings | None = None,
+    quality: dict[str, Any] | None = None,
+    progress: Callable[[int, int, str], None] | None = None,
+) -> dict[str, Any]:
+    """Measure all videos and write `results.json` to `output`; what an earlier run with the same settings did is kept.
+
+    `quality` holds dataset-level metrics to store beside (see `ucpe.evaluation.quality`). Returns the results.
+    """
+    settings, output = settings or EvaluationSettings(), Path(output)
+    find_protocol(settings.protocol)
+    if not jobs:
+        raise ValueError("no videos to evaluate")
+    repeated = [name for name, count in Counter(job.name for job in jobs).items() if count > 1]
+    if repeated:
+        raise ValueError(f"videos need different names; several are called {repeated[0]!r}")
+    folder = output / "records"
+    folder.mkdir(parents=True, exist_ok=True)
+    pose, calibrator = _estimators(settings)
+    records: dict[str, dict[str, Any]] = {}
+    missing: list[tuple[Job, str]] = []
+    for job in jobs:
+        key = record_key(job, pose, calibrator, settings.measuring)
+        stored = _stored(folder / f"{job.name}.json", key)
+        if stored is None:
+            missing.append((job, key))
+        else:
+            records[job.name] = stored
+    for job, key, record in _measured(missing, settings):
+        records[job.name] = record
+        write_json(folder / f"{job.name}.json", {"key": key, "record": record})
+        if progress is not None:
+            progress(len(records), len(jobs), job.name)
+    results = assemble([records[job.name] for job in jobs], settings, pose, calibrator, quality)
+    write_json(output / "results.json", results)
+    return results
+
+
+def assemble(
+    records: Sequence[dict[str, Any]],
+    settings: EvaluationSettings,
+    pose: PoseEstimator | None,
+    calibrator: Calibrator | None,
+    quality: dict[str, Any] | None = None,
+) -> dict[str, Any]:
+    """Results of a run from the records of its videos, as plain data."""
+    families = sorted({record["family"] for record in records})
+    return {
+        "format": FORMAT,
+        "label": settings.label,
+        "versions": versions(),
+        "protocol": settings.protocol,
+        "protocols": {name: asdict(protocol) for name, protocol in PROTOCOLS.items()},
+        "seed": settings.seed,
+        "measuring": asdict(settings.measuring),
+        "estimators": {
+            "pose": None if pose is None else pose.describe(),
+            "calibrator": None if calibrator is None else calibrator.describe(),
+        },
+        "floors": floors(records, settings, pose, calibrator),
+        "counts": counts(records),
+        "failures": failures(records),
+        "summary": summaries(records, settings),
+        "families": {
+            family: summaries([record for record in records if record["family"] == family], settings)
+            for family in families
+        },
+        "quality": quality or {},
+        "videos": [without_estimates(record) for record in records],
+    }
+
+
+def summaries(records: Sequence[dict[str, Any]], settings: EvaluationSettings) -> dict[str, Any]:
+    """Summary of every metric: `pose` of the headline protocol, `commanded` and `reference` calibration."""
+    parts = {
+        "pose": _metric_values(records, "pose", lambda part: part["metrics"][settings.protocol], settings.protocol),
+        "commanded": _metric_values(records, "calibration", lambda part: part["metrics"]),
+        "reference": _metric_values(records, "calibration", lambda part: part.get("against_reference", {})),
+    }
+    return {
+        part: {
+            name: asdict(summary)
+            for name, (values, worst) in metrics.items()
+            if (summary := summarise(values, () if name in BOOKKEEPING else worst, settings.seed)) is not None
+        }
+        for part, metrics in parts.items()
+    }
+
+
+def floors(
+    records: Sequence[dict[str, Any]],
+    settings: EvaluationSettings,
+    pose: PoseEstimator | None,
+    calibrator: Calibrator | None,
+) -> dict[str, Any]:
+    """Each estimator's own error: on the reference videos of this run where there are any, else as shipped with it."""
+    references = [record["reference"] for record in records if record.get("reference", {}).get("status") == "read"]
+    measured = summaries([{"family": "", **reference} for reference in references], settings) if references else None
+    result: dict[str, Any] = {}
+    for part, name, estimator in (("pose", "pose", pose), ("calibration", "commanded", calibrator)):
+        own: dict[str, float] | None = estimator.floor() if estimator is not None else None
+        if measured and measured[name]:
+            metrics = {metric: summary["mean"] for metric, summary in measured[name].items()}
+            result[part] = {"source": f"{len(references)} reference videos", "metrics": metrics}
+        elif own is not None:
+            comparable = part == "calibration" or settings.protocol == "robust"
+            result[part] = {"source": "shipped with the estimator", "metrics": own if comparable else {}}
+    return result
+
+
+def counts(records: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """How many videos were attempted, measured, filtered and failed, for each estimator."""
+    result: dict[str, Any] = {"videos": len(records)}
+    for part in ("pose", "calibration"):
+        present = [record[part] for record in records if part in record]
+        if present:
+            states = Counter(entry["status"] for entry in present)
+            result[part] = {
+                "attempted": len(present),
+                "measured": states["ok"],
+                "filtered": states["filtered"],
+                "failed": states["failed"],
+                "unreadable": states["unreadable"],
+            }
+            if part == "pose":
+                result[part] |= {
+                    "frames_attempted": sum(entry.get("attempted", 0) for entry in present),
+                    "frames_registered": sum(entry.get("registered", 0) for entry in present),
+                }
+    return result
+
+
+def failures(records: Sequence[dict[str, Any]]) -> list[dict[str, str]]:
+    """Every video that something could not be measured of, and why."""
+    return [
+        {"name": record["name"], "part": part, "status": record[part]["status"], "reason": record[part]["reason"]}
+        for record in records
+        for part in ("pose", "calibration")
+        if part in record and record[part]["status"] != "ok"
+    ]
+
+
+def versions() -> dict[str, str]:
+    """Versions of what computes the numbers."""
+    import ucpe
+
+    found = {"ucpe": ucpe.__version__, "python": platform.python_version(), "torch": torch.__version__}
+    found |= {"numpy": np.__version__}
+    for package in ("opencv-contrib-python-headless", "pycolmap", "av"):
+        try:
+            found[package] = importlib.metadata.version(package)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return found
+
+
+def load_results(path: str | Path) -> dict[str, Any]:
+    """The results of a run: its folder or its results.json."""
+    path = Path(path)
+    path = path / "results.json" if path.is_dir() else path
+    if not path.is_file():
+        raise ValueError(f"no results at {path}; `ucpe evaluate` writes them")
+    try:
+        results = json.loads(path.read_text(encoding="utf-8"))
+    except json.JSONDecodeError as error:
+        raise ValueError(f"{path}: not JSON ({error})") from None
+    if not isinstance(results, dict) or results.get("format") != FORMAT:
+        raise ValueError(f"{path}: not written by `ucpe evaluate` (expected format {FORMAT})")
+    return results
+
+
+def load_record(output: str | Path, name: str) -> dict[str, Any]:
+    """Everything measured of one video, estimates included."""
+    return json.loads((Path(output) / "records" / f"{name}.json").read_text(encoding="utf-8"))["record"]
+
+
+def without_estimates(record: dict[str, Any]) -> dict[str, Any]:
+    """A record without the estimates themselves, which stay in its own file, or times, which differ between runs."""
+    kept = {name: value for name, value in record.items() if name != "seconds"}
+    for part in ("pose", "calibration"):
+        if part in kept:
+            kept[part] = {name: value for name, value in kept[part].items() if name != "estimate"}
+    return kept
+
+
+def _metric_values(
+    records: Sequence[dict[str, Any]], part: str, metrics_of: Callable[[Any], dict[str, float]], protocol: str = ""
+) -> dict[str, tuple[list[float], list[float]]]:
+    """For every metric the measured values, and the uninformed values of the videos that failed."""
+    entries = [record[part] for record in records if part in record]
+    measured = [metrics_of(entry) for entry in entries if entry["status"] == "ok"]
+    uninformed = [entry["uninformed"] for entry in entries if entry["status"] != "ok"]
+    uninformed = [entry[protocol] if protocol else entry for entry in uninformed]
+    names = sorted({name for row in measured for name in row})
+    return {
+        name: (
+            [row[name] for row in measured if name in row],
+            [row[name] for row in uninformed if name in row],
+        )
+        for name in names
+    }
+
+
+def _measured(
+    missing: list[tuple[Job, str]], settings: EvaluationSettings
+) -> Iterator[tuple[Job, str, dict[str, Any]]]:
+    if settings.workers <= 1 or len(missing) <= 1:
+        for job, key in missing:
+            yield job, key, _measure_one(job, settings)
+        return
+    context = multiprocessing.get_context("spawn")
+    workers = min(settings.workers, len(missing))
+    with ProcessPoolExecutor(workers, context, initializer=torch.set_num_threads, initargs=(1,)) as pool:
+        futures = {pool.submit(_measure_one, job, settings): (job, key) for job, key in missing}
+        for future in as_completed(futures):
+            yield *futures[future], future.result()
+
+
+def _measure_one(job: Job, settings: EvaluationSettings) -> dict[str, Any]:
+    return measure(job, *_estimators(settings), settings.measuring)
+
+
+def _estimators(settings: EvaluationSettings) -> tuple[PoseEstimator | None, Calibrator | None]:
+    return _cached_estimators(settings.pose, settings.calibrator)
+
+
+@cache
+def _cached_estimators(
+    pose: EstimatorChoice | None, calibrator: EstimatorChoice | None
+) -> tuple[PoseEstimator | None, Calibrator | None]:
+    return (
+        None if pose is None else pose.pose_estimator(),
+        None if calibrator is None else calibrator.calibrator(),
+    )
+
+
+def _stored(path: Path, key: str) -> dict[str, Any] | None:
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, json.JSONDecodeError):
+        return None
+    return content["record"] if isinstance(content, dict) and content.get("key") == key else None
+
+
+__all__ = ["EvaluationSettings", "Summary", "evaluate", "load_record", "load_results"]
