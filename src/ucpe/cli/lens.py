@@ -1,0 +1,185 @@
+"""`ucpe lens`: show, convert and fit lenses."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import tyro
+
+if TYPE_CHECKING:
+    from ucpe.lenses import Lens
+
+
+@dataclass
+class Parameters:
+    """Parameters that change a named lens."""
+
+    xfov: float | None = None
+    """Horizontal field of view in degrees."""
+    pinhole_xfov: float | None = None
+    """Field of view that a pinhole of the same focal length would have, in degrees."""
+    xi: float | None = None
+    """Distortion of UCM, Mei or double sphere."""
+    alpha: float | None = None
+    """EUCM, double sphere."""
+    beta: float | None = None
+    """EUCM."""
+    k1: float | None = None
+    """Radial distortion, up to k4 (Kannala-Brandt) or k6 (Brown-Conrady)."""
+    k2: float | None = None
+    k3: float | None = None
+    k4: float | None = None
+    k5: float | None = None
+    k6: float | None = None
+    p1: float | None = None
+    """Tangential distortion."""
+    p2: float | None = None
+    top: float | None = None
+    """Highest latitude of a panorama in degrees."""
+    bottom: float | None = None
+    """Lowest latitude of a panorama in degrees."""
+    baseline: float | None = None
+    """Distance between the eyes of a stereo panorama."""
+    eye: Literal["left", "right"] | None = None
+    """Eye of a stereo panorama."""
+
+    def given(self) -> dict[str, Any]:
+        """Those that were set."""
+        values = {entry.name: getattr(self, entry.name) for entry in fields(self)}
+        return {name: value for name, value in values.items() if value is not None}
+
+
+@dataclass
+class Show:
+    """Draw a lens: a room through it, its angles, the Lat-Up map of a tilted camera, and its numbers."""
+
+    source: Annotated[str, tyro.conf.Positional]
+    """A calibration file (Kalibr, OpenCV, COLMAP, transforms.json, ours), or a name: pinhole, wide, fisheye, ..."""
+    output: Annotated[Path, tyro.conf.arg(aliases=["-o"])] = Path("lens.png")
+    """Picture to write (.png, .svg, .pdf)."""
+    camera: str | None = None
+    """Which camera of a file that holds several."""
+    parameters: Annotated[Parameters, tyro.conf.arg(name="")] = field(default_factory=Parameters)
+    pitch: float = 0.0
+    """The camera looks up by this many degrees."""
+    roll: float = 0.0
+    """The camera is tilted clockwise by this many degrees."""
+    height: int | None = None
+    """Height of the image in pixels. [default: the calibration's, else 480]"""
+    width: int | None = None
+    """Width of the image in pixels. [default: the calibration's, else 832, or 960 for a panorama]"""
+    title: str | None = None
+    """Heading. [default: the name or file]"""
+
+
+@dataclass
+class Convert:
+    """Write a lens in another format."""
+
+    source: Annotated[str, tyro.conf.Positional]
+    """A calibration file, or the name of a lens."""
+    target: Annotated[Path, tyro.conf.Positional]
+    """File to write: .json or .yaml (ours), cameras.txt (COLMAP), transforms.json, or any with --format."""
+    format: Literal["ucpe", "kalibr", "opencv", "colmap", "transforms"] | None = None
+    """Format of the target, if its name does not say."""
+    camera: str | None = None
+    """Which camera of a file that holds several."""
+    parameters: Annotated[Parameters, tyro.conf.arg(name="")] = field(default_factory=Parameters)
+    height: int = 480
+    """Height of the image in pixels, for formats in pixels, if the lens has no size of its own."""
+    width: int = 832
+    """Width of the image in pixels."""
+
+
+@dataclass
+class Fit:
+    """Find the nearest lens of another model and say how far it is off."""
+
+    source: Annotated[str, tyro.conf.Positional]
+    """A calibration file, or the name of a lens."""
+    model: str = "ucm"
+    """Model to fit: ucm, eucm, double_sphere, kannala_brandt, brown_conrady, ..."""
+    output: Annotated[Path | None, tyro.conf.arg(aliases=["-o"])] = None
+    """File to write the fitted lens to (.json or .yaml)."""
+    camera: str | None = None
+    """Which camera of a file that holds several."""
+    parameters: Annotated[Parameters, tyro.conf.arg(name="")] = field(default_factory=Parameters)
+    height: int | None = None
+    """Height of the image in pixels. [default: the calibration's, else 480]"""
+    width: int | None = None
+    """Width of the image in pixels. [default: the calibration's, else 832]"""
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Parse the command line and run."""
+    commands: dict[str, Any] = {"show": Show, "convert": Convert, "fit": Fit}
+    command = tyro.extras.subcommand_cli_from_dict(commands, args=arguments, prog="ucpe lens")
+    if isinstance(command, Show):
+        show(command)
+    elif isinstance(command, Convert):
+        convert(command)
+    else:
+        fit(command)
+
+
+def show(command: Show) -> None:
+    """Draw a lens."""
+    from ucpe.encodings import lat_up_map
+    from ucpe.lenses.show import display_size, draw_lens, lens_numbers, save_picture
+    from ucpe.trajectories import Trajectory
+
+    lens = _lens(command)
+    height, width = _size(lens, command.height, command.width)
+    camera = Trajectory.move("static", lens, frames=1, pitch=command.pitch, roll=command.roll)
+    lat_up = lat_up_map(lens, camera.c2w, *display_size(height, width))[0]
+    is_file = Path(command.source).exists()
+    title = command.title or (Path(command.source).name if is_file else command.source.replace("-", " "))
+    subtitle = f"{lens.kind} at {width} x {height}, camera pitched {command.pitch:g}° and rolled {command.roll:g}°"
+    figure = draw_lens(lens, lat_up, camera.c2w[0], height=height, width=width, title=title, subtitle=subtitle)
+    save_picture(figure, command.output)
+    for name, value in lens_numbers(lens, height, width):
+        print(f"{name:<16} {value}")
+    print(command.output)
+
+
+def convert(command: Convert) -> None:
+    """Read one format, write another."""
+    _lens(command).save(command.target, command.format, height=command.height, width=command.width)
+    print(command.target)
+
+
+def fit(command: Fit) -> None:
+    """Fit another model."""
+    from ucpe.lenses import MODELS
+
+    kind = command.model.lower().replace("-", "_")
+    if kind not in MODELS:
+        raise ValueError(f"--model must be one of {', '.join(MODELS)}, got {command.model!r}")
+    lens = _lens(command)
+    result = lens.fit(MODELS[kind], *_size(lens, command.height, command.width))
+    print(result.lens)
+    print(f"off by {float(result.rms):.4g} degrees (root mean square), {float(result.maximum):.4g} at most")
+    if result.unseen > 0:
+        print(f"cannot see {100 * float(result.unseen):.1f} % of what the original sees")
+    if command.output is not None:
+        result.lens.save(command.output)
+        print(command.output)
+
+
+def _lens(command: Show | Convert | Fit) -> Lens:
+    from ucpe.lenses import lens_by_name, load_lens
+
+    changes = command.parameters.given()
+    if not Path(command.source).exists():
+        return lens_by_name(command.source, **changes)
+    if changes:
+        raise ValueError(f"--{next(iter(changes)).replace('_', '-')} changes a named lens, not a calibration file")
+    return load_lens(command.source, command.camera)
+
+
+def _size(lens: Lens, height: int | None, width: int | None) -> tuple[int, int]:
+    usual = 832 if "fx" in lens.parameters or "top" not in lens.parameters else 960
+    return height or lens.settings.get("height", 480), width or lens.settings.get("width", usual)
