@@ -81,7 +81,7 @@ def test_what_is_on_disk_is_not_encoded_again_even_where_the_folder_moved(
 
 
 def test_other_weights_or_sizes_are_encoded_anew(tiny_recipe, t2v, clip_folder, tmp_path):
-    clips, model = open_clips(tiny_recipe(t2v), clip_folder, tmp_path / "cache")
+    clips, _ = open_clips(tiny_recipe(t2v), clip_folder, tmp_path / "cache")
     other = shutil.copytree(t2v, tmp_path / "other")
     weights = next((other / "vae").glob("*.safetensors"))
     weights.write_bytes(weights.read_bytes()[:-4] + b"\0\0\0\0")

@@ -206,6 +206,14 @@ def test_a_damaged_checkpoint_falls_back_to_the_one_before(tiny_recipe, t2v, enc
         assert load_checkpoint(tmp_path / "checkpoints").step == 4
 
 
+def test_loading_ahead_in_workers_changes_nothing(tiny_recipe, t2v, encoded, tmp_path):
+    for workers in (0, 2):
+        recipe = tiny_recipe(t2v, steps=3, workers=workers)
+        clips, model = encoded(recipe)
+        train(recipe, model, clips, tmp_path / str(workers), quiet=True)
+    assert curve(tmp_path / "2") == curve(tmp_path / "0")
+
+
 def test_a_folder_of_another_recipe_is_not_continued(tiny_recipe, t2v, encoded, tmp_path):
     recipe = tiny_recipe(t2v, steps=1)
     clips, model = encoded(recipe)

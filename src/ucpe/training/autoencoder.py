@@ -65,11 +65,12 @@ def _loss(model: Any, video: Tensor, recipe: AutoencoderRecipe, step: int) -> tu
     posterior = model.encode(video).latent_dist
     decoded = model.decode(posterior.sample()).sample
     pixel = functional.l1_loss(decoded, video)
-    edges = sum(functional.l1_loss(decoded.diff(dim=axis), video.diff(dim=axis)) for axis in (2, 3, 4)) / 3
+    differences = [functional.l1_loss(decoded.diff(dim=axis), video.diff(dim=axis)) for axis in (2, 3, 4)]
+    edges = torch.stack(differences).mean()
     kl = 0.5 * (posterior.mean.square() + posterior.var - 1 - posterior.logvar).mean()
     loss = pixel + recipe.edge_weight * edges + recipe.kl_weight * kl
     psnr = -10 * math.log10(functional.mse_loss(decoded.detach(), video).item() / 4)
-    return loss, {"loss": loss.item(), "pixel": pixel.item(), "edges": float(edges), "kl": kl.item(), "psnr": psnr}
+    return loss, {"loss": loss.item(), "pixel": pixel.item(), "edges": edges.item(), "kl": kl.item(), "psnr": psnr}
 
 
 def _random_crops(recipe: AutoencoderRecipe, step: int, shards: _Shards) -> Tensor:

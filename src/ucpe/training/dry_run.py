@@ -87,7 +87,10 @@ def dry_run(recipe: Recipe, data: Path | None, output: Path, cache: Path | None 
         planned = planned_clips(recipe, len(clips))
         facts["clips_to_encode"] = len(clips.missing_videos(planned))
         steps = TrainingSteps(recipe, clips, None, False, accelerator.process_index, accelerator.num_processes)
-        encode_missing(clips, model, draw_clips(recipe, 0, len(clips)), accelerator.device)
+        drawn = draw_clips(recipe, 0, len(clips))
+        encode_missing(clips, model, drawn, accelerator.device)
+        if broken := clips.broken(drawn):
+            return DryRun(**facts, problem="; ".join(broken.values()))
         denoiser = model.denoiser()
     except OSError as error:
         return DryRun(**facts, problem=str(error))

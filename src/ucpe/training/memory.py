@@ -7,14 +7,12 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
+from ucpe.adapters import Backbone, backbone_of
 from ucpe.lenses import UCM
 from ucpe.training.base_models import DTYPES, build_denoiser, sized_transformer
 from ucpe.training.denoiser import Batch, Denoiser
 from ucpe.training.recipes import Recipe
 from ucpe.trajectories import Trajectory
-
-SPATIAL, TEMPORAL = 8, 4
-"""Pixels and frames per latent, of every Wan autoencoder that a recipe names."""
 
 
 @dataclass(frozen=True)
@@ -60,9 +58,9 @@ def activation_bytes(recipe: Recipe) -> int:
     With gradient checkpointing every block keeps its input, and one block at a time all that it needs.
     """
     with torch.device("meta"):
-        config = sized_transformer(recipe).config
-    layers, width = config.num_layers, config.num_attention_heads * config.attention_head_dim
-    tokens = _tokens(recipe, config.patch_size)
+        backbone = backbone_of(sized_transformer(recipe))
+    layers, width = len(backbone.blocks), backbone.width
+    tokens = _tokens(recipe, backbone)
     fixed, per_token = _line(recipe, 1)
     if recipe.gradient_checkpointing:
         return int(layers * tokens * width * DTYPES[recipe.precision].itemsize + fixed + per_token * tokens)
@@ -93,9 +91,9 @@ def saved_bytes(model: Denoiser, batch: Batch, precision: str = "no") -> int:
 
 def example_batch(recipe: Recipe, model: Denoiser, frames: int, height: int, width: int) -> Batch:
     """A batch of zeros with a resting camera, for a video of `micro_batch` clips of that many pixels."""
-    config = model.transformer.config
-    clips = recipe.micro_batch
-    size = ((frames - 1) // TEMPORAL + 1, height // SPATIAL, width // SPATIAL)
+    config, backbone = model.transformer.config, backbone_of(model.transformer)
+    clips, stride = recipe.micro_batch, backbone.spatial_stride
+    size = ((frames - 1) // backbone.temporal_stride + 1, height // stride, width // stride)
     latents = torch.zeros(clips, config.out_channels, *size)
     camera = Trajectory(torch.eye(4, dtype=torch.float64).repeat(frames, 1, 1), UCM(xfov=100.0, xi=0.0))
     extra = config.in_channels - config.out_channels
@@ -120,18 +118,25 @@ def _line(recipe: Recipe, layers: int) -> tuple[float, float]:
             parameter.data = parameter.data.to(DTYPES[recipe.precision])
     model.to_empty(device="cpu")
     points = []
+    backbone = backbone_of(model.transformer)
     for rows in (2, 4):
-        sized = replace(recipe, height=rows * 16, width=64)
+        sized = replace(recipe, height=rows * _token_pixels(backbone)[0], width=4 * _token_pixels(backbone)[1])
         batch = example_batch(sized, model, 1, sized.height, sized.width)
-        tokens = _tokens(sized, model.transformer.config.patch_size)
+        tokens = _tokens(sized, backbone)
         points.append((tokens, saved_bytes(model, batch, recipe.precision)))
     (few, less), (many, more) = points
     per_token = (more - less) / (many - few)
     return less - per_token * few, per_token
 
 
-def _tokens(recipe: Recipe, patch_size: tuple[int, int, int]) -> int:
+def _tokens(recipe: Recipe, backbone: Backbone) -> int:
     """Tokens of a forward pass."""
-    frames = (recipe.frames - 1) // TEMPORAL + 1
-    _, rows, columns = patch_size
-    return recipe.micro_batch * frames * (recipe.height // SPATIAL // rows) * (recipe.width // SPATIAL // columns)
+    rows, columns = _token_pixels(backbone)
+    frames = ((recipe.frames - 1) // backbone.temporal_stride + 1) // backbone.patch_size[0]
+    return recipe.micro_batch * frames * (recipe.height // rows) * (recipe.width // columns)
+
+
+def _token_pixels(backbone: Backbone) -> tuple[int, int]:
+    """Height and width of a token, pixels of the video."""
+    _, rows, columns = backbone.patch_size
+    return backbone.spatial_stride * rows, backbone.spatial_stride * columns

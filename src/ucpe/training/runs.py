@@ -6,7 +6,7 @@ import runpy
 from collections.abc import Callable
 from pathlib import Path
 
-from accelerate import Accelerator
+from accelerate import Accelerator, DistributedType
 
 from ucpe.training.base_models import BaseModel
 from ucpe.training.clips import Source, open_source
@@ -47,6 +47,8 @@ def run(
     """Train by a recipe on a folder of clips; the same call again continues. Returns the folder of the result."""
     model = BaseModel(recipe)
     accelerator = make_accelerator(recipe, output, _available(tracker))
+    if accelerator.distributed_type == DistributedType.FSDP and (recipe.samples or recipe.train_base):
+        raise ValueError("weights sharded by FSDP make no samples and no base model: set --samples 0, or use DDP")
     clips = EncodedClips(open_source(data), model, cache or data / "encoded")
     encode_planned(clips, model, accelerator, skip_broken, quiet)
     held_out = open_validation(data, validation)
@@ -55,7 +57,9 @@ def run(
         fixed = EncodedClips(held_out, model, cache or (validation or data) / "encoded")
         encode_first(fixed, model, recipe.validation_clips, accelerator, skip_broken, quiet)
     denoiser = model.denoiser()
-    sample = video_sampler(recipe, model, denoiser, fixed, output) if fixed is not None and recipe.samples else None
+    sample = None
+    if fixed is not None and recipe.samples:
+        sample = video_sampler(recipe, model, denoiser, fixed, output)
     trained = train(
         recipe, denoiser, clips, output, validation=fixed, accelerator=accelerator, sample=sample, quiet=quiet
     )
