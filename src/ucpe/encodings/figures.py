@@ -1,0 +1,353 @@
+"""Pictures of what every encoding tells attention, drawn with the encoding itself."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ucpe.encodings.absolute import plucker_rays, raw_parameters
+from ucpe.encodings.frames import ray_frames, world_rays
+from ucpe.encodings.operators import ENCODINGS, Operator, camera_operator
+from ucpe.encodings.orientation import lat_up_map
+from ucpe.lenses.base import Lens
+from ucpe.lenses.fisheye import Equidistant
+from ucpe.lenses.panoramic import Equirectangular
+from ucpe.lenses.pinhole import Pinhole
+from ucpe.lenses.unified import UCM
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+INK, QUIET, PAPER, BLIND = "#22262e", "#6b7180", "#ffffff", "#d9dce2"
+HEIGHT, WIDTH, HEAD_DIM = 30, 50, 64
+QUERY_ROW, QUERY_COLUMN = 10, 15
+
+
+def draw_encoding(name: str, path: str | Path, lens: Lens | None = None) -> None:
+    """Write the picture of an encoding (a key of `DRAWINGS`), of the given lens or a telling one, to .png or .svg."""
+    if name not in DRAWINGS:
+        raise ValueError(f"no picture of {name!r}; there are {', '.join(DRAWINGS)}")
+    path = Path(path)
+    if path.suffix not in (".png", ".svg", ".pdf"):
+        raise ValueError(f"pictures are .png, .svg or .pdf, got {path}")
+    figure = DRAWINGS[name](lens)
+    unfinished = path.with_name(f".{path.name}.{os.getpid()}")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(unfinished, format=path.suffix[1:], dpi=100, facecolor=PAPER)
+    unfinished.replace(path)
+
+
+def draw_relative(encoding: str, lens: Lens | None = None) -> Figure:
+    """What a query at one pixel sees of all pixels of four cameras, through a relative encoding."""
+    lenses = [lens or UCM(xfov=140, xi=1.1)] * 3 + [Pinhole(xfov=70)]
+    poses = torch.stack([_pose(), _pose(yaw=25, pitch=10), _pose(right=1.0), _pose()])
+    names = ["the query's own camera", "turned by 25°", "moved 1 unit right", "same place, 70° pinhole lens"]
+    query, arrived = _meetings(encoding, lenses, poses)
+    rows = [
+        ("same content in\ncamera channels", query[0], "mean logit"),
+        ("same content in all\nchannels with RoPE", query[1], "mean logit"),
+        ("length of a value\nwhen it arrives", arrived, "× its own"),
+    ]
+    figure = _figure(
+        13.2, 6.5, _TITLES[encoding], f"What the ringed query sees of others; its ray is the line. {_KNOWS[encoding]}"
+    )
+    for r, (label, maps, unit) in enumerate(rows):
+        low, high = (0.0, 1.0) if r < 2 else (1.0, 1.1)
+        low, high = min(low, maps.min().item()), max(high, maps.max().item())
+        image = None
+        for c in range(4):
+            axes = _panel(figure, r, c, 3, 4)
+            values = maps[c].numpy().copy()
+            values[~_seen(lenses[c])] = np.nan
+            colours = "magma" if r < 2 else "cividis"
+            image = axes.imshow(
+                values, cmap=colours, vmin=low, vmax=high, extent=(0, WIDTH, HEIGHT, 0), interpolation="nearest"
+            )
+            _graticule(axes, lenses[c], poses[c])
+            _mark_query(axes, c, lenses, poses)
+            axes.set_xlim(0, WIDTH), axes.set_ylim(HEIGHT, 0)
+            _frame(axes)
+            if r == 0:
+                axes.set_title(names[c], fontsize=10.5, color=INK, pad=7)
+            if c == 0:
+                axes.set_ylabel(label, fontsize=9.5, color=INK, labelpad=10)
+        _colour_bar(figure, image, r, 3, unit)
+    return figure
+
+
+def draw_lat_up(lens: Lens | None = None) -> Figure:
+    """Latitude as colour, the horizon as a line and up as arrows, for four orientations."""
+    from matplotlib import colormaps
+
+    lenses = [lens] if lens else [Pinhole(xfov=80), UCM(xfov=180, xi=2.0), Equirectangular()]
+    names = [lens.kind] if lens else ["pinhole 80°", "UCM 180°, ξ 2.0", "equirectangular"]
+    orientations = {
+        "level": _pose(),
+        "pitched up 30°": _pose(pitch=30),
+        "rolled by 25°": _pose(roll=25),
+        "pitched down 40°, rolled by −15°": _pose(pitch=-40, roll=-15),
+    }
+    figure = _figure(
+        13.2, 1.15 + 1.78 * len(lenses), "Lat-Up map", "Latitude of every ray (colour, horizon as a line) and up."
+    )
+    bands = colormaps["RdBu"].resampled(24)
+    for r, (one, name) in enumerate(zip(lenses, names)):
+        image = None
+        for c, (title, pose) in enumerate(orientations.items()):
+            axes = _panel(figure, r, c, len(lenses), 4)
+            fine = lat_up_map(one, pose[None], 5 * HEIGHT, 5 * WIDTH)[0].numpy()
+            latitude = np.degrees(fine[..., 2])
+            latitude[~_seen(one, 5)] = np.nan
+            extent = (0, WIDTH, HEIGHT, 0)
+            image = axes.imshow(latitude, cmap=bands, vmin=-90, vmax=90, extent=extent)
+            u, v = (np.arange(5 * n) / 5 + 0.1 for n in (WIDTH, HEIGHT))
+            axes.contour(u, v, latitude, levels=[0], colors=INK, linewidths=1.3)
+            coarse = lat_up_map(one, pose[None], HEIGHT // 4, WIDTH // 4)[0].numpy()
+            u, v = np.meshgrid(np.arange(WIDTH // 4) * 4 + 2, np.arange(HEIGHT // 4) * 4 + 2)
+            shown = np.hypot(coarse[..., 0], coarse[..., 1]) > 0
+            arrows: dict[str, Any] = {
+                "angles": "xy",
+                "scale_units": "xy",
+                "scale": 0.34,
+                "pivot": "mid",
+                "width": 0.006,
+            }
+            axes.quiver(u[shown], v[shown], coarse[..., 0][shown], coarse[..., 1][shown], color=INK, **arrows)
+            _frame(axes)
+            if r == 0:
+                axes.set_title(title, fontsize=10.5, color=INK, pad=7)
+            if c == 0:
+                axes.set_ylabel(name, fontsize=10.5, color=INK, labelpad=10)
+        _colour_bar(figure, image, r, len(lenses), "latitude (°)")
+    return figure
+
+
+def draw_plucker(lens: Lens | None = None) -> Figure:
+    """Directions and moments as colours, before and after the world is moved: the same cameras, other numbers."""
+    lens = lens or UCM(xfov=140, xi=1.1)
+    cameras = torch.stack([_pose(), _pose(yaw=25, right=1.0)])
+    world = _pose(yaw=100, pitch=20, right=2.0, forward=1.0)
+    poses = torch.cat([cameras, world @ cameras])
+    names = ["camera 1", "camera 2", "camera 1, world moved", "camera 2, world moved"]
+    rays = plucker_rays(lens, poses, HEIGHT, WIDTH)
+    figure = _figure(
+        13.2,
+        4.75,
+        "Plücker rays",
+        "Red, green, blue are x, y, z (grey is zero): the same two cameras in another world get other numbers.",
+    )
+    for r, (label, channels) in enumerate((("direction d", rays[..., :3]), ("moment m", rays[..., 3:]))):
+        scale = channels.abs().max()
+        for c in range(4):
+            axes = _panel(figure, r, c, 2, 4)
+            colours = (0.5 + 0.5 * channels[c] / scale).numpy()
+            colours[~_seen(lens)] = _rgb(BLIND)
+            axes.imshow(colours, extent=(0, WIDTH, HEIGHT, 0), interpolation="bilinear")
+            _frame(axes)
+            if r == 0:
+                axes.set_title(names[c], fontsize=10.5, color=INK, pad=7)
+            if c == 0:
+                axes.set_ylabel(label, fontsize=9.5, color=INK, labelpad=10)
+    return figure
+
+
+def draw_raw(lens: Lens | None = None) -> Figure:
+    """The 14 numbers of each frame of a moving, zooming camera, before and after the world is moved."""
+    frames = 21
+    steps = np.linspace(0, 1, frames)
+    poses = torch.stack([_pose(yaw=50 * s, right=1.2 * s, forward=0.6 * s) for s in steps])
+    zoom = lens or UCM(xfov=torch.linspace(60, 140, frames), xi=torch.linspace(0, 1.1, frames))
+    world = _pose(yaw=100, pitch=20, right=2.0, forward=1.0)
+    figure = _figure(
+        13.2, 4.7, "Raw parameters", "3 × 4 c2w, xFoV / 180° and ξ of a camera that pans, moves and zooms."
+    )
+    for c, (title, view) in enumerate({"one world frame": poses, "another world frame": world @ poses}.items()):
+        axes = figure.add_axes((0.085 + 0.44 * c, 0.13, 0.40, 0.62))
+        values = raw_parameters(zoom, view, HEIGHT, WIDTH).T.numpy()
+        image = axes.imshow(values, aspect="auto", cmap="RdBu_r", vmin=-2.5, vmax=2.5, interpolation="nearest")
+        labels = [f"{row}{column}" for row in ("x: ", "y: ", "z: ") for column in ("right", "down", "forward", "t")]
+        axes.set_yticks(range(14), [*labels, "xFoV / 180°", "ξ"] if c == 0 else [], fontsize=8.5, color=QUIET)
+        axes.set_xticks([0, 5, 10, 15, 20])
+        axes.tick_params(length=0, labelsize=8.5, labelcolor=QUIET)
+        axes.set_xlabel("latent frame", fontsize=9, color=QUIET)
+        axes.set_title(title, fontsize=10.5, color=INK, pad=7)
+        axes.hlines([3.5, 7.5, 11.5], -0.5, frames - 0.5, color=PAPER, lw=2)
+        _frame(axes, keep_ticks=True)
+    bar = figure.colorbar(image, cax=figure.add_axes((0.945, 0.13, 0.011, 0.62)))
+    bar.outline.set_visible(False)  # type: ignore[operator]
+    bar.ax.tick_params(labelsize=8, labelcolor=QUIET, length=0)
+    return figure
+
+
+def draw_frames(lens: Lens | None = None) -> Figure:
+    """The x (red) and y (green) axes of every token's ray frame, drawn in the image, for both kinds of frame."""
+    lenses = [lens] if lens else [Pinhole(xfov=100), Equidistant(xfov=235)]
+    names = [lens.kind] if lens else ["pinhole 100°", "equidistant fisheye 235°"]
+    notes = {"paper": "x from the camera's down axis", "transport": "smallest turn of the camera"}
+    panels = [(one, name, frame) for one, name in zip(lenses, names) for frame in ("paper", "transport")]
+    columns = len(panels)
+    figure = _figure(3.3 * columns, 4.6, "Ray frames", "x (red) and y (green) of every ray's own frame; z is the ray.")
+    for c, (one, name, frame) in enumerate(panels):
+        axes = figure.add_axes((0.02 + c * 0.97 / columns, 0.05, 0.93 / columns, 0.66))
+        size = 40
+        transform, valid = ray_frames(one, torch.eye(4)[None], size, size, frame=frame)  # type: ignore[arg-type]
+        axes.imshow(
+            np.where(_seen(one, 10, size), 1.0, 0.0),
+            extent=(0, size, size, 0),
+            cmap=_two(BLIND, "#f4f5f8"),
+            vmin=0,
+            vmax=1,
+        )
+        for column, colour in ((0, "#d1373f"), (1, "#2a9d5c")):
+            axis = transform[0, ..., :3, column]
+            tip, seen = one.project(transform[0, ..., :3, 2] + 0.02 * axis, size, size)
+            for row in range(1, size, 3):
+                for at in range(1, size, 3):
+                    step = tip[row, at] - torch.tensor([at + 0.5, row + 0.5])
+                    if valid[0, row, at] and seen[row, at] and 0 < step.norm() < 5:
+                        step = 1.25 * step / step.norm()
+                        axes.plot(
+                            [at + 0.5, at + 0.5 + step[0]], [row + 0.5, row + 0.5 + step[1]], color=colour, lw=1.4
+                        )
+        axes.set_title(f"{name}\n{frame}: {notes[frame]}", fontsize=8.5, color=INK, pad=6)
+        axes.set_xlim(0, size), axes.set_ylim(size, 0)
+        _frame(axes)
+    return figure
+
+
+def _meetings(encoding: str, lenses: Sequence[Lens], poses: Tensor) -> tuple[tuple[Tensor, Tensor], Tensor]:
+    """Of D_1 D_2^-1 between query and tokens: mean diagonal (camera channels, all), and RMS gain of a value."""
+    operator = Operator.cat(
+        [
+            camera_operator(encoding, lens, poses[i : i + 1], HEIGHT, WIDTH, HEAD_DIM, anchor=poses[0])  # type: ignore
+            for i, lens in enumerate(lenses)
+        ]
+    )
+    basis = torch.eye(HEAD_DIM)[:, None]
+    at = QUERY_ROW * WIDTH + QUERY_COLUMN
+    queries = operator.tokens(slice(at, at + 1)).query(basis)[:, 0]
+    keys = operator.key(basis.expand(-1, len(operator), -1))
+    matrices = torch.einsum("ic,jtc->tij", queries, keys)
+    diagonal = matrices.diagonal(dim1=-2, dim2=-1)
+    gain = matrices.square().sum((-2, -1)).div(HEAD_DIM).sqrt()
+    shape = (len(lenses), HEIGHT, WIDTH)
+    arrived = gain if operator.transforms_value else torch.ones_like(gain)
+    logits = (diagonal[:, : HEAD_DIM // 2].mean(-1).reshape(shape), diagonal.mean(-1).reshape(shape))
+    return logits, arrived.reshape(shape)
+
+
+def _mark_query(axes: Axes, camera: int, lenses: Sequence[Lens], poses: Tensor) -> None:
+    """The query's pixel in its own camera; in others the points of its ray, and a dot where it ends at infinity."""
+    rays = world_rays(lenses[0], poses[:1], HEIGHT, WIDTH)
+    origin, direction = rays.origins[0, QUERY_ROW, QUERY_COLUMN], rays.directions[0, QUERY_ROW, QUERY_COLUMN]
+    if camera == 0:
+        axes.plot(QUERY_COLUMN + 0.5, QUERY_ROW + 0.5, "o", ms=11, mfc="none", mec="#16c3d6", mew=2.2)
+        return
+    depths = torch.logspace(-0.2, 4, 200, dtype=torch.float64)
+    points = origin + depths[:, None] * direction
+    inside = (points - poses[camera, :3, 3]) @ poses[camera, :3, :3]
+    pixels, seen = lenses[camera].project(inside, HEIGHT, WIDTH)
+    shown = seen & (pixels >= 0).all(-1) & (pixels[:, 0] <= WIDTH) & (pixels[:, 1] <= HEIGHT)
+    if shown.any():
+        axes.plot(*pixels[shown].T.numpy(), color="#16c3d6", lw=1.8, solid_capstyle="round")
+    if shown[-1]:
+        axes.plot(*pixels[-1].numpy(), "o", ms=6, color="#16c3d6")
+
+
+def _graticule(axes: Axes, lens: Lens, pose: Tensor) -> None:
+    """World latitudes and longitudes every 15 degrees, as fine lines."""
+    directions = world_rays(lens, pose[None], 3 * HEIGHT, 3 * WIDTH).directions[0].numpy()
+    longitude = np.degrees(np.arctan2(directions[..., 0], directions[..., 2]))
+    latitude = np.degrees(np.arcsin(np.clip(-directions[..., 1], -1, 1)))
+    hidden = ~_seen(lens, 3) | (np.abs(longitude) > 165)
+    u, v = (np.arange(3 * n) / 3 + 1 / 6 for n in (WIDTH, HEIGHT))
+    for angles in (longitude, latitude):
+        masked = np.ma.masked_where(hidden, angles)
+        axes.contour(u, v, masked, levels=np.arange(-150, 151, 15), colors="white", linewidths=0.45, alpha=0.4)
+
+
+def _seen(lens: Lens, scale: int = 1, size: int | None = None) -> np.ndarray:
+    height, width = (size, size) if size else (HEIGHT, WIDTH)
+    return lens.rays(scale * height, scale * width).valid.numpy()
+
+
+def _pose(yaw: float = 0, pitch: float = 0, roll: float = 0, right: float = 0, forward: float = 0) -> Tensor:
+    """c2w (4, 4) of a camera that looks right, then up, then tilts clockwise, in degrees."""
+    y, p, r = (math.radians(angle) for angle in (yaw, pitch, roll))
+    about_y = [[math.cos(y), 0, math.sin(y)], [0, 1, 0], [-math.sin(y), 0, math.cos(y)]]
+    about_x = [[1, 0, 0], [0, math.cos(p), -math.sin(p)], [0, math.sin(p), math.cos(p)]]
+    about_z = [[math.cos(r), -math.sin(r), 0], [math.sin(r), math.cos(r), 0], [0, 0, 1]]
+    pose = torch.eye(4, dtype=torch.float64)
+    pose[:3, :3] = torch.from_numpy(np.array(about_y) @ np.array(about_x) @ np.array(about_z))
+    pose[0, 3], pose[2, 3] = right, forward
+    return pose
+
+
+def _figure(width: float, height: float, title: str, subtitle: str) -> Figure:
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(width, height))
+    figure.text(0.02, 1 - 0.38 / height, title, fontsize=17, weight="bold", color=INK, va="center")
+    figure.text(0.02, 1 - 0.68 / height, subtitle, fontsize=10.5, color=QUIET, va="center")
+    return figure
+
+
+def _panel(figure: Figure, row: int, column: int, rows: int, columns: int) -> Axes:
+    left, right, bottom, top = 0.075, 0.925, 0.02, 1 - 1.1 / figure.get_figheight()
+    width, height = (right - left) / columns, (top - bottom) / rows
+    return figure.add_axes((left + column * width, top - (row + 1) * height, 0.95 * width, 0.93 * height))
+
+
+def _colour_bar(figure: Figure, image: Any, row: int, rows: int, label: str) -> None:
+    top, bottom = 1 - 1.1 / figure.get_figheight(), 0.02
+    height = (top - bottom) / rows
+    bar = figure.colorbar(image, cax=figure.add_axes((0.937, top - (row + 0.93) * height, 0.010, 0.79 * height)))
+    bar.outline.set_visible(False)  # type: ignore[operator]
+    bar.ax.tick_params(labelsize=8, labelcolor=QUIET, length=0)
+    bar.set_label(label, fontsize=9, color=QUIET)
+
+
+def _frame(axes: Axes, keep_ticks: bool = False) -> None:
+    axes.set_facecolor(BLIND)
+    for spine in axes.spines.values():
+        spine.set_visible(False)
+    if not keep_ticks:
+        axes.set_xticks([]), axes.set_yticks([])
+
+
+def _rgb(colour: str) -> tuple[float, float, float]:
+    from matplotlib.colors import to_rgb
+
+    return to_rgb(colour)
+
+
+def _two(low: str, high: str) -> Any:
+    from matplotlib.colors import ListedColormap
+
+    return ListedColormap([low, high])
+
+
+_TITLES = {"ucpe": "UCPE", "gta": "GTA", "prope": "PRoPE", "cape": "CaPE"}
+_KNOWS = {
+    "ucpe": "Tokens that look the same way answer, through any lens.",
+    "gta": "A camera answers as one, whatever its lens.",
+    "prope": "A camera answers as one; its intrinsics scale the answer.",
+    "cape": "A camera answers as one, and its values arrive untouched.",
+}
+
+DRAWINGS: dict[str, Callable[[Lens | None], Any]] = {
+    **{name: (lambda lens, name=name: draw_relative(name, lens)) for name in ENCODINGS},  # type: ignore[misc]
+    "lat-up": draw_lat_up,
+    "plucker": draw_plucker,
+    "raw": draw_raw,
+    "frames": draw_frames,
+}
+"""Pictures by the name of what they show."""

@@ -1,0 +1,48 @@
+"""Pictures of encodings and the command that draws them."""
+
+import matplotlib.image
+import pytest
+import torch
+
+from ucpe.cli.encoding import main
+from ucpe.encodings.figures import DRAWINGS, QUERY_COLUMN, QUERY_ROW, _meetings, _pose, draw_encoding
+from ucpe.lenses import UCM, Pinhole
+
+
+@pytest.mark.parametrize("name", ["gta", "plucker", "raw"])
+def test_command_draws(name, tmp_path, capsys):
+    path = tmp_path / "new" / f"{name}.png"
+    main(["show", name, "-o", str(path)])
+    picture = matplotlib.image.imread(path)
+    assert picture.shape[1] == 1320
+    assert picture[..., :3].std() > 0.05
+    assert str(path) in capsys.readouterr().out
+    assert [file.name for file in path.parent.iterdir()] == [path.name]
+
+
+def test_a_lens_of_ones_own(tmp_path):
+    main(["show", "frames", "--lens", "pinhole", "--xfov", "50", "-o", str(tmp_path / "own.png")])
+    assert (tmp_path / "own.png").stat().st_size > 5000
+
+
+def test_every_relative_and_absolute_encoding_has_a_picture():
+    assert set(DRAWINGS) == {"ucpe", "gta", "prope", "cape", "lat-up", "plucker", "raw", "frames"}
+
+
+def test_ucpe_answers_most_where_another_lens_looks_the_same_way():
+    lenses = [UCM(xfov=140, xi=1.1), Pinhole(xfov=90)]
+    poses = torch.stack([_pose(), _pose(yaw=15)])
+    (camera, _), arrived = _meetings("ucpe", lenses, poses)
+    ray = lenses[0].rays(30, 50, dtype=torch.float64).directions[QUERY_ROW, QUERY_COLUMN]
+    expected = lenses[1].project(poses[1, :3, :3].T @ ray, 30, 50)[0]
+    best = camera[1].flatten().argmax().item()
+    assert abs(best % 50 + 0.5 - expected[0]) < 3
+    assert abs(best // 50 + 0.5 - expected[1]) < 3
+    torch.testing.assert_close(arrived, torch.ones_like(arrived))
+
+
+def test_unknown_names(tmp_path):
+    with pytest.raises(ValueError, match="no picture of 'rope'"):
+        draw_encoding("rope", tmp_path / "x.png")
+    with pytest.raises(ValueError, match=r"\.png, \.svg or \.pdf"):
+        draw_encoding("raw", tmp_path / "x.gif")
