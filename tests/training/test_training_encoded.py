@@ -14,7 +14,7 @@ from safetensors.torch import load_file
 
 from ucpe.training import encoded as module
 from ucpe.training.base_models import BaseModel
-from ucpe.training.clips import DeskClipFiles, PanShotClips, family_of, file_fingerprint, open_source, sized
+from ucpe.training.clips import DatasetClips, DeskClipFiles, file_fingerprint, open_source, sized
 from ucpe.training.encoded import EncodedClips, VideoEncoder, encode_missing, encode_video, to_model_range
 from ucpe.training.steps import TrainingSteps, plan_step, planned_clips, visible_latents
 from ucpe.video import write_video
@@ -152,7 +152,7 @@ def panshot(tmp_path):
 
 def test_panshot_trains_as_published_and_broken_clips_are_named(tiny_recipe, t2v, panshot, tmp_path):
     source = open_source(panshot)
-    assert isinstance(source, PanShotClips) and len(source) == 3
+    assert isinstance(source, DatasetClips) and len(source) == 3
     assert [source[index].family for index in range(3)] == ["pinhole", "wide", "fisheye"]
     torch.testing.assert_close(source[1].camera.positions[:, 0].abs(), torch.arange(5.0).double())
     model = BaseModel(tiny_recipe(t2v))
@@ -164,6 +164,29 @@ def test_panshot_trains_as_published_and_broken_clips_are_named(tiny_recipe, t2v
     clips.leave_out(broken)
     steps = TrainingSteps(model.recipe, clips, model.denoiser().adapter, False)
     assert steps[0][0].latents.shape == (4, *clips.latent_shape)
+
+
+def test_a_synthesized_dataset_trains_and_validates_on_its_test_split(tiny_recipe, t2v, tmp_path):
+    from ucpe.lenses import FAMILIES
+    from ucpe.synthesis.dataset import Clip, clip_row, write_metadata
+    from ucpe.training.progress import read_curve
+    from ucpe.training.runs import run
+    from ucpe.trajectories import Trajectory
+
+    rows = []
+    for index, split in enumerate(["train", "train", "test"]):
+        path = tmp_path / f"data/videos/clip{index}.mp4"
+        write_video(path, np.full((5, 32, 48, 3), 60 * index, np.uint8), 16)
+        camera = Trajectory.pan(FAMILIES["fisheye"].typical(), degrees=20, frames=5, fps=16)
+        rows.append(clip_row(Clip(f"clip{index}", path, "a ball", camera, "fisheye", split=split, height=32, width=48)))
+    write_metadata(tmp_path / "data", rows)
+    source = open_source(tmp_path / "data")
+    assert len(source) == 2 and len(open_source(tmp_path / "data", "test")) == 1
+    assert source.video(1, 5, 32, 48).float().mean() == pytest.approx(60, abs=3)
+    run(tiny_recipe(t2v, steps=1), tmp_path / "data", tmp_path / "run", tracker=None, quiet=True)
+    assert "validation/fisheye" in read_curve(tmp_path / "run/metrics.jsonl")[-1]
+    with pytest.raises(ValueError, match="no clip of the split 'other'"):
+        open_source(tmp_path / "data", "other")
 
 
 def test_a_run_stops_at_broken_clips_or_goes_on_without(tiny_recipe, t2v, panshot, tmp_path):
@@ -229,13 +252,6 @@ def test_silenced_clips_see_the_empty_caption(tiny_recipe, t2v, clip_folder, tmp
     encode_missing(clips, model, range(6), CPU)
     batch = TrainingSteps(clips.recipe, clips, None, False)[0][0]
     assert all(torch.equal(text, clips.embedding("")) for text in batch.text)
-
-
-def test_family_of_a_lens_outside_the_paper_is_other():
-    from ucpe.lenses import UCM, Equirectangular
-
-    assert family_of(UCM(xfov=60.0, xi=0.0)) == "other"
-    assert family_of(Equirectangular()) == "other"
 
 
 def test_encoded_files_hold_half_precision(tiny_recipe, t2v, clip_folder, tmp_path):

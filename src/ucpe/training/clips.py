@@ -13,7 +13,7 @@ import torch
 from safetensors import safe_open
 from torch import Tensor
 
-from ucpe.lenses import FAMILIES, UCM, Lens
+from ucpe.lenses import UCM
 from ucpe.trajectories import Trajectory
 
 
@@ -50,44 +50,40 @@ def open_source(folder: str | Path, split: str = "train") -> Source:
     folder = Path(folder)
     if any(folder.glob("clips-*.safetensors")):
         return DeskClipFiles(folder)
-    if (folder / "PanShot").is_dir():
-        return PanShotClips(folder, split)
+    if (folder / "metadata.parquet").is_file() or (folder / "PanShot").is_dir():
+        return DatasetClips(folder, split)
     raise ValueError(
         f"{folder} holds no clips: expected metadata.parquet (`ucpe synthesize`), a folder PanShot (the published "
         "dataset) or clips-*.safetensors (`ucpe train desk-clips`)"
     )
 
 
-class PanShotClips:
-    """PanShot as its authors publish it: a folder with `PanShot` and `PanFlow` inside."""
+class DatasetClips:
+    """The folder that `ucpe synthesize` writes, or PanShot as its authors publish it."""
 
     def __init__(self, folder: Path, split: str = "train"):
-        from ucpe.trajectories.formats.captioned import read_panshot
+        from ucpe.synthesis.dataset import open_dataset
 
-        self.cameras = [camera for camera in read_panshot(folder, split) if camera.scale is not None]
-        if not self.cameras:
-            raise ValueError(f"no clip of PanShot split {split!r} in {folder} has a caption and a near-plane depth")
+        self.dataset = open_dataset(folder, split)
+        if not len(self.dataset):
+            raise ValueError(f"{folder} has no clip of the split {split!r} with a caption and a near-plane depth")
 
     def __len__(self) -> int:
-        return len(self.cameras)
+        return len(self.dataset)
 
     def __getitem__(self, index: int) -> Clip:
         """One clip without its pictures."""
-        camera = self.cameras[index]
-        return Clip(str(camera.video), camera.caption, camera.trajectory(), family_of(camera.lens))
+        clip = self.dataset.clip(index)
+        return Clip(str(clip.video), clip.caption, clip.camera, clip.family)
 
     def key(self, index: int) -> str:
         """Fingerprint of the video file."""
-        return file_fingerprint(self._path(index))
+        return file_fingerprint(self.dataset.clip(index).video)
 
     def video(self, index: int, frames: int, height: int, width: int) -> Tensor:
         """The first frames of a clip at a size, (N, H, W, 3) uint8."""
-        return read_sized(self._path(index), frames, height, width)
-
-    def _path(self, index: int) -> Path:
-        path = self.cameras[index].video
-        assert path is not None
-        return path
+        name = str(self.dataset.clip(index).video)
+        return sized(self.dataset.video(index, frames), name, frames, height, width)
 
 
 class DeskClipFiles:
@@ -132,23 +128,6 @@ class DeskClipFiles:
         with safe_open(path, "pt") as file:
             video = file.get_slice("video")[row]
         return sized(video, str(path), frames, height, width)
-
-
-def family_of(lens: Lens) -> str:
-    """Name of the paper's lens family that a lens belongs to, "other" if to none."""
-    if isinstance(lens, UCM):
-        values = {name: float(lens.parameters[name].mean()) for name in ("xfov", "xi")}
-        for family in FAMILIES.values():
-            if all(low <= values[name] <= high for name, (low, high) in (("xfov", family.xfov), ("xi", family.xi))):
-                return family.name
-    return "other"
-
-
-def read_sized(path: Path, frames: int, height: int, width: int) -> Tensor:
-    """The first frames of a video file at a size, (N, H, W, 3) uint8."""
-    from ucpe.video import read_frames
-
-    return sized(torch.from_numpy(read_frames(path, frames=frames)), str(path), frames, height, width)
 
 
 def sized(video: Tensor, name: str, frames: int, height: int, width: int) -> Tensor:
