@@ -32,7 +32,9 @@ def test_saved_and_loaded_to_the_bit(scene, randomise, options, tmp_path):
     ]
     assert [p.name for p in (tmp_path / "nested").iterdir()] == ["adapter"]
     loaded = CameraAdapter.from_pretrained(tmp_path / "nested" / "adapter")
-    assert {**loaded.config, "_name_or_path": ""} == {**adapter.config, "_name_or_path": ""}
+    for name, value in adapter.config.items():
+        if not name.startswith("_"):
+            assert loaded.config[name] == (list(value) if isinstance(value, tuple) else value), name
     loaded.attach(scene.transformer)
     assert torch.equal(scene.steered(loaded), output)
 
