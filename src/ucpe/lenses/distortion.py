@@ -21,6 +21,10 @@ LARGEST_STEP = 0.3
 """Longest Newton step on the plane, so that strong tangential terms cannot throw the search off."""
 
 
+CHUNK = 1 << 15
+"""Pixels searched at a time, few enough for the processor's cache."""
+
+
 class DistortedLens(PlanarLens):
     """An ideal lens followed by Brown-Conrady distortion of its image plane."""
 
@@ -128,7 +132,8 @@ class PlaneDistortion:
         """
         target_x, target_y = distorted.unbind(-1)
         batch = len(self._lens.batch_shape)
-        x, y, reachable = self._search(flatten_after(target_x, batch), flatten_after(target_y, batch))
+        flat = (flatten_after(target, batch).split(CHUNK, -1) for target in (target_x, target_y))
+        x, y, reachable = (torch.cat(parts, -1) for parts in zip(*(self._search(*part) for part in zip(*flat))))
         reachable = reachable.reshape(target_x.shape)
         x, y = (torch.where(reachable, value.reshape(target_x.shape).to(target_x.dtype), 0) for value in (x, y))
         coefficients = self._coefficients(target_x)
