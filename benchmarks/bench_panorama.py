@@ -23,7 +23,7 @@ import torch
 from ucpe.lenses import UCM
 from ucpe.synthesis.footage import Footage, Shot, film
 from ucpe.synthesis.panoramas import Panorama, View
-from ucpe.video import write_video
+from ucpe.video import REPEATABLE, write_video
 
 HEIGHT, WIDTH, XFOV = 480, 832, 160.0
 PRESET, CRF = "veryfast", 20
@@ -71,7 +71,7 @@ def against_remap(panorama: np.ndarray) -> None:
 
 def against_ffmpeg(panorama: np.ndarray, folder: Path, frames: int, cameras: int) -> None:
     source = folder / "pano.mp4"
-    write_video(source, handheld_footage(panorama, frames), 30, preset="veryfast", crf=23)
+    write_video(source, handheld_footage(panorama, frames), 30, preset="veryfast", crf=20)
     megabits = source.stat().st_size * 8 / (frames / 30) / 1e6
     lens = UCM(xfov=XFOV, xi=1.0)  # v360's stereographic lens, so both draw the same picture
     footage = Footage(source)
@@ -89,7 +89,7 @@ def against_ffmpeg(panorama: np.ndarray, folder: Path, frames: int, cameras: int
             sg = f"v360=e:sg:h_fov={XFOV:g}:v_fov={vertical_fov():.4f}:w={WIDTH}:h={HEIGHT}:yaw={yaw}"
             command = ["ffmpeg", "-v", "error", "-y", "-threads", "1", "-filter_threads", "1", "-i", str(source)]
             command += ["-vf", sg, "-c:v", "libx264", "-preset", PRESET, "-crf", str(CRF)]
-            command += ["-threads", "1", "-x264-params", "threads=1", str(folder / f"theirs{n}.mp4")]
+            command += ["-threads", "1", "-x264-params", REPEATABLE, str(folder / f"theirs{n}.mp4")]
             subprocess.run(command, check=True)
 
     ours(1)

@@ -15,6 +15,9 @@ import numpy as np
 BT709 = 1
 """FFmpeg's number for the colour matrix, primaries and transfer of ITU-R BT.709, which written files declare."""
 
+REPEATABLE = "threads=1:mbtree=0"
+"""x264 settings under which the same frames give the same bytes: its macroblock tree is not repeatable on AVX-512."""
+
 LIMITED, FULL = 1, 2
 """FFmpeg's numbers for 16..235 and 0..255 luma."""
 
@@ -85,13 +88,9 @@ def probe_video(path: str | Path) -> VideoInfo:
         if not context.width or not fps > 0:
             raise VideoError(f"{path}: no readable picture size or frame rate; is the file complete?")
         ticks = stream.duration * stream.time_base if stream.duration else Fraction(container.duration or 0, 1_000_000)
-        colors = Colors(
-            *(
-                int(value) if int(value) not in (0, 2) else BT709
-                for value in (context.colorspace, context.color_primaries, context.color_trc)
-            ),
-            FULL if int(context.color_range) == FULL else LIMITED,
-        )
+        tags = (context.colorspace, context.color_primaries, context.color_trc)
+        matrix, primaries, transfer = (BT709 if int(tag) in (0, 2) else int(tag) for tag in tags)
+        colors = Colors(matrix, primaries, transfer, FULL if int(context.color_range) == FULL else LIMITED)
         frames = stream.frames or round(float(ticks) * fps)
         return VideoInfo(context.height, context.width, fps, frames, float(ticks), context.name, colors)
 
@@ -201,7 +200,7 @@ class VideoWriter:
         )
         stream = self._container.add_stream("libx264", rate=self.rate)
         stream.width, stream.height, stream.pix_fmt = width, height, "yuv420p"
-        stream.options = {"crf": str(crf), "preset": preset, "x264-params": "threads=1", "flags": "+bitexact"}
+        stream.options = {"crf": str(crf), "preset": preset, "x264-params": REPEATABLE, "flags": "+bitexact"}
         context = stream.codec_context
         context.thread_count = 1
         context.time_base = 1 / self.rate

@@ -252,17 +252,15 @@ class _Sampler:
         place = (*padding, shift * shrink_x)
         x, y = layer.pixels
         if rotation is not None:
-            to_pixels = sphere.map_equi_angular if cube else sphere.map_equirectangular
+            to_pixels: Any = sphere.map_equi_angular if cube else sphere.map_equirectangular
             layer.edge_count = to_pixels(layer.rays, rotation, width, height, *place, reach, x, y, layer.edges)
         values = self._buffer(("values", x.shape, picture.shape[2:]), x.shape + picture.shape[2:], np.uint8, 0)
         cv2.remap(picture, x, y, cv2.INTER_LANCZOS4 if self.lanczos else cv2.INTER_LINEAR, dst=values)
         flat = values.reshape(x.size, -1)
         if layer.edge_count:
             edges, solid = layer.edges[: layer.edge_count], picture.reshape(height, width, -1)
-            if cube:
-                sphere.mend_equi_angular(solid, x, y, *place, edges, self.lanczos, reach, flat)
-            else:
-                sphere.mend_equirectangular(solid, x, y, edges, self.lanczos, reach, flat)
+            mend: Any = sphere.mend_equi_angular if cube else sphere.mend_equirectangular
+            mend(solid, x, y, *(place if cube else ()), edges, self.lanczos, reach, flat)
         return flat
 
     def _plan(self, panorama: Panorama) -> list[_Layer]:

@@ -1,0 +1,174 @@
+"""Captions from a vision-language model behind an OpenAI-compatible endpoint, such as vLLM serves."""
+
+from __future__ import annotations
+
+import base64
+import io
+import json
+import os
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+SYSTEM_PROMPT = "You are a helpful video captioning assistant."
+USER_PROMPT = "Please describe this video in detail."
+"""The paper's prompt (supplement A.4)."""
+
+
+class CaptionError(ValueError):
+    """A clip that the endpoint would not caption."""
+
+
+@dataclass(frozen=True)
+class EndpointCaptioner:
+    """Asks an endpoint for a caption of a video, showing it evenly spaced frames as images."""
+
+    url: str
+    """Base address, e.g. http://localhost:8000/v1"""
+    model: str
+    key_variable: str = "OPENAI_API_KEY"
+    """Environment variable that holds the key, if the endpoint wants one."""
+    frames: int = 8
+    height: int = 336
+    """Height in pixels of the frames sent."""
+    max_tokens: int = 512
+    timeout: float = 60.0
+    """Seconds to wait for an answer."""
+    retries: int = 4
+    """Attempts after the first, with pauses that double; only after failures that may pass."""
+    pause: float = 1.0
+    """Seconds before the first retry."""
+
+    def caption(self, video: str | Path) -> str:
+        """The caption of a video file."""
+        body = json.dumps(self.request(video)).encode()
+        for attempt in range(self.retries + 1):
+            try:
+                return self._ask(body, str(video))
+            except _Passing as problem:
+                if attempt == self.retries:
+                    raise CaptionError(
+                        f"{video}: no caption from {self.url} after {attempt + 1} attempts ({problem})"
+                    ) from None
+                time.sleep(problem.wait if problem.wait is not None else self.pause * 2**attempt)
+        raise AssertionError
+
+    def request(self, video: str | Path) -> dict[str, Any]:
+        """The body that is sent for a video; making it costs nothing."""
+        images = [{"type": "image_url", "image_url": {"url": picture}} for picture in self._pictures(video)]
+        return {
+            "model": self.model,
+            "max_tokens": self.max_tokens,
+            "temperature": 0,
+            "messages": [
+                {"role": "system", "content": SYSTEM_PROMPT},
+                {"role": "user", "content": [*images, {"type": "text", "text": USER_PROMPT}]},
+            ],
+        }
+
+    def _pictures(self, video: str | Path) -> list[str]:
+        from PIL import Image
+
+        from ucpe.video import probe_video, read_video
+
+        info = probe_video(video)
+        wanted = set(np.linspace(0, info.frames - 1, min(self.frames, info.frames)).round().astype(int).tolist())
+        pictures = []
+        for frame in read_video(video):
+            if frame.index in wanted:
+                image = Image.fromarray(frame.rgb)
+                if info.height > self.height:
+                    image = image.resize((round(info.width * self.height / info.height), self.height))
+                buffer = io.BytesIO()
+                image.save(buffer, "JPEG", quality=90)
+                pictures.append("data:image/jpeg;base64," + base64.b64encode(buffer.getvalue()).decode())
+        return pictures
+
+    def _ask(self, body: bytes, name: str) -> str:
+        headers = {"Content-Type": "application/json"}
+        if key := os.environ.get(self.key_variable):
+            headers["Authorization"] = f"Bearer {key}"
+        request = urllib.request.Request(f"{self.url.rstrip('/')}/chat/completions", body, headers)
+        try:
+            with urllib.request.urlopen(request, timeout=self.timeout) as response:
+                answer = json.loads(response.read())
+            text = answer["choices"][0]["message"]["content"]
+        except urllib.error.HTTPError as error:
+            detail = error.read(300).decode(errors="replace").strip()
+            if error.code in (408, 409, 429) or error.code >= 500:
+                wait = error.headers.get("Retry-After", "")
+                raise _Passing(f"HTTP {error.code} {detail}", float(wait) if wait.isdigit() else None) from None
+            raise CaptionError(f"{name}: {self.url} refused: HTTP {error.code} {detail}") from None
+        except (OSError, TimeoutError) as error:
+            raise _Passing(str(error)) from None
+        except (json.JSONDecodeError, UnicodeDecodeError, KeyError, IndexError, TypeError):
+            raise _Passing("the answer is not a chat completion") from None
+        if not isinstance(text, str) or not text.strip():
+            raise _Passing("the caption is empty")
+        return " ".join(text.split())
+
+
+class _Passing(Exception):
+    """A failure that may not happen again."""
+
+    def __init__(self, message: str, wait: float | None = None):
+        super().__init__(message)
+        self.wait = wait
+
+
+def caption_dataset(
+    folder: str | Path,
+    captioner: EndpointCaptioner,
+    *,
+    again: bool = False,
+    workers: int = 4,
+    progress: Callable[[int, int], None] | None = None,
+) -> dict[str, str]:
+    """Caption the clips that have none (all with `again`) and return the failures by clip; each is kept as it arrives.
+
+    Interrupted, it continues with what is missing.
+    """
+    from ucpe.synthesis.dataset import read_metadata, write_bytes, write_metadata
+
+    folder = Path(folder)
+    rows = read_metadata(folder).to_pylist()
+    kept = folder / ".synthesis" / "captions"
+    if again and kept.is_dir():
+        for file in kept.glob("*.txt"):
+            file.unlink()
+    todo = [row for row in rows if again or not row["caption"]]
+    failures: dict[str, str] = {}
+
+    def work(row: dict[str, Any]) -> None:
+        file = kept / f"{row['id']}.txt"
+        try:
+            if not file.is_file():
+                write_bytes(file, captioner.caption(folder / row["file_name"]).encode())
+            row["caption"] = file.read_text(encoding="utf-8")
+        except ValueError as error:
+            failures[row["id"]] = str(error)
+
+    with ThreadPoolExecutor(workers) as pool:
+        for done, _ in enumerate(pool.map(work, todo), start=1):
+            if progress:
+                progress(done, len(todo))
+    if len(failures) < len(todo):
+        write_metadata(folder, rows)
+        _keep_in_records(folder, rows)
+    return failures
+
+
+def _keep_in_records(folder: Path, rows: list[dict[str, Any]]) -> None:
+    """Put captions into the records from which a later `ucpe synthesize` of more clips writes the table."""
+    from ucpe.synthesis.clips import record_path, write_record
+
+    for row in rows:
+        if record_path(folder, row["id"]).is_file():
+            write_record(folder, row["id"], row)

@@ -1,0 +1,282 @@
+"""Clips on disk: `metadata.parquet`, one row a clip, beside `videos/`; read, written and exported.
+
+Hugging Face `datasets` reads the folder as it is (`load_dataset("videofolder", data_dir=...)`, by its column
+`file_name`). Poses are camera-to-world, gravity-aligned, in units of the clip's near-plane depth, the first camera at
+the origin.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import tarfile
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils.data import Dataset
+
+from ucpe.lenses import Lens, lens_from_dict
+from ucpe.trajectories import Trajectory
+
+METADATA = "metadata.parquet"
+
+
+@dataclass(frozen=True)
+class Clip:
+    """What is known of a clip without reading its pictures."""
+
+    id: str
+    video: Path
+    caption: str
+    camera: Trajectory
+    family: str
+    """Lens family of the paper, "other" if of none."""
+    source: str = ""
+    split: str = "train"
+    variant: str = "original"
+    near_depth: float = 1.0
+    """What the poses were divided by."""
+    height: int = 480
+    width: int = 832
+    categories: tuple[str, ...] = ()
+    scores: dict[str, float] = field(default_factory=dict)
+
+
+class ClipDataset(Dataset):
+    """Clips as a torch Dataset: an item is its `video` (N, H, W, 3) uint8, `c2w` (N, 4, 4), `lens`, `caption`, `id`.
+
+    `clip(index)` is all that is known of a clip, without decoding it. The lens of an item is JSON, which batches.
+    """
+
+    def __init__(self, clips: Sequence[Clip]):
+        self.clips = clips
+
+    def __len__(self) -> int:
+        return len(self.clips)
+
+    def __getitem__(self, index: int) -> dict[str, Any]:
+        """One clip with its pictures."""
+        clip = self.clip(index)
+        return {
+            "id": clip.id,
+            "video": self.video(index),
+            "caption": clip.caption,
+            "c2w": clip.camera.c2w,
+            "lens": json.dumps(clip.camera.lens.to_dict()),
+        }
+
+    def clip(self, index: int) -> Clip:
+        """What is known of a clip without reading its pictures."""
+        return self.clips[index]
+
+    def video(self, index: int, frames: int | None = None) -> Tensor:
+        """The pictures (N, H, W, 3) uint8 of a clip, or the first of them."""
+        from ucpe.video import read_frames
+
+        return torch.from_numpy(read_frames(self.clip(index).video, frames=frames))
+
+
+class ClipFolder(ClipDataset):
+    """The folder that `ucpe synthesize` writes; rows stay in their compact columns until asked for."""
+
+    def __init__(self, folder: str | Path, split: str | None = None):
+        self.folder = Path(folder)
+        table = read_metadata(self.folder)
+        if split is not None:
+            import pyarrow.compute as compute
+
+            table = table.filter(compute.equal(table["split"], split))
+        self.table = table
+
+    def __len__(self) -> int:
+        return self.table.num_rows
+
+    def clip(self, index: int) -> Clip:
+        """What is known of a clip without reading its pictures."""
+        row = self.table.slice(range(len(self))[index], 1).to_pylist()[0]
+        return clip_of_row(self.folder, row)
+
+
+class PanShotFolder(ClipDataset):
+    """PanShot as its authors publish it (a folder with `PanShot` and `PanFlow` inside), with the same interface."""
+
+    def __init__(self, folder: str | Path, split: str = "train"):
+        from ucpe.trajectories.formats import read_panshot
+
+        self.folder, self.split = Path(folder), split
+        self.cameras = [camera for camera in read_panshot(folder, split) if camera.scale is not None]
+
+    def __len__(self) -> int:
+        return len(self.cameras)
+
+    def clip(self, index: int) -> Clip:
+        """What is known of a clip without reading its pictures; its size is the published 480 x 832."""
+        camera = self.cameras[index]
+        assert camera.video is not None and camera.scale is not None
+        stem = camera.video.stem
+        return Clip(
+            id=stem,
+            video=camera.video,
+            caption=camera.caption,
+            camera=camera.trajectory(),
+            family=family_of(camera.lens),
+            source=stem.rsplit("-", 3)[0],
+            split=self.split,
+            variant=PANSHOT_VARIANTS.get(stem.rsplit("-", 1)[-1].rsplit("_", 1)[0], "original"),
+            near_depth=1 / camera.scale,
+        )
+
+
+PANSHOT_VARIANTS = {"no_rot_aug": "original", "yaw_aug": "yaw", "yaw_pitch_aug": "yaw_pitch", "linear_aug": "panning"}
+"""Our names of PanShot's variants."""
+
+
+def open_dataset(folder: str | Path, split: str | None = None) -> ClipDataset:
+    """The clips of a folder, ours or PanShot's."""
+    folder = Path(folder)
+    if (folder / METADATA).is_file():
+        return ClipFolder(folder, split)
+    if (folder / "PanShot").is_dir():
+        return PanShotFolder(folder, split or "train")
+    raise ValueError(f"{folder}: holds neither {METADATA} (`ucpe synthesize`) nor a folder PanShot")
+
+
+def clip_row(clip: Clip, seed: int = 0, start: int = 0) -> dict[str, Any]:
+    """The row of a clip in `metadata.parquet`."""
+    parameters = clip.camera.lens.parameters
+    numbers = {name: float(parameters[name]) if name in parameters else None for name in ("xfov", "xi")}
+    if numbers["xfov"] is None:
+        numbers["xfov"] = float(clip.camera.lens.xfov(clip.height, clip.width))
+    return {
+        "file_name": f"videos/{clip.video.name}",
+        "id": clip.id,
+        "source": clip.source,
+        "split": clip.split,
+        "caption": clip.caption,
+        "family": clip.family,
+        "variant": clip.variant,
+        "lens": json.dumps(clip.camera.lens.to_dict()),
+        **numbers,
+        "poses": clip.camera.c2w[:, :3].reshape(-1, 12).float().tolist(),
+        "fps": clip.camera.fps,
+        "frames": len(clip.camera),
+        "height": clip.height,
+        "width": clip.width,
+        "near_depth": clip.near_depth,
+        "categories": list(clip.categories),
+        "scores": json.dumps(clip.scores, sort_keys=True),
+        "start": start,
+        "seed": seed,
+    }
+
+
+def clip_of_row(folder: Path, row: dict[str, Any]) -> Clip:
+    """The clip of a row of `metadata.parquet`."""
+    poses = torch.tensor(row["poses"], dtype=torch.float64).reshape(-1, 3, 4)
+    last = torch.tensor([0.0, 0, 0, 1], dtype=torch.float64).expand(len(poses), 1, 4)
+    camera = Trajectory(torch.cat([poses, last], 1), lens_from_dict(json.loads(row["lens"])), row["fps"])
+    return Clip(
+        id=row["id"],
+        video=folder / row["file_name"],
+        caption=row["caption"],
+        camera=camera,
+        family=row["family"],
+        source=row["source"],
+        split=row["split"],
+        variant=row["variant"],
+        near_depth=row["near_depth"],
+        height=row["height"],
+        width=row["width"],
+        categories=tuple(row["categories"]),
+        scores=json.loads(row["scores"]),
+    )
+
+
+def family_of(lens: Lens) -> str:
+    """Name of the paper's lens family that a lens belongs to, "other" if to none."""
+    from ucpe.lenses import FAMILIES, UCM
+
+    if isinstance(lens, UCM) and "xfov" in lens.parameters:
+        xfov, xi = (float(lens.parameters[name].mean()) for name in ("xfov", "xi"))
+        for family in FAMILIES.values():
+            if family.xfov[0] <= xfov <= family.xfov[1] and family.xi[0] <= xi <= family.xi[1]:
+                return family.name
+    return "other"
+
+
+def schema() -> Any:
+    """Columns of `metadata.parquet`."""
+    import pyarrow as pa
+
+    text, number, whole = pa.string(), pa.float64(), pa.int64()
+    columns = {name: text for name in ("file_name", "id", "source", "split", "caption", "family", "variant", "lens")}
+    columns |= {"xfov": number, "xi": number, "poses": pa.list_(pa.list_(pa.float32()))}
+    columns |= {"fps": number, "frames": whole, "height": whole, "width": whole, "near_depth": number}
+    return pa.schema({**columns, "categories": pa.list_(text), "scores": text, "start": whole, "seed": whole})
+
+
+def write_metadata(folder: Path, rows: Sequence[dict[str, Any]]) -> None:
+    """Write `metadata.parquet`, sorted by id, in one step."""
+    import pyarrow as pa
+    import pyarrow.parquet as parquet
+
+    buffer = io.BytesIO()
+    parquet.write_table(pa.Table.from_pylist(sorted(rows, key=lambda row: row["id"]), schema()), buffer)
+    write_bytes(folder / METADATA, buffer.getvalue())
+
+
+def read_metadata(folder: Path) -> Any:
+    """The table of a dataset."""
+    import pyarrow as pa
+    import pyarrow.parquet as parquet
+
+    path = folder / METADATA
+    if not path.is_file():
+        raise ValueError(f"{folder}: no {METADATA}; `ucpe synthesize` writes one once all its clips are made")
+    try:
+        return parquet.read_table(path)
+    except (pa.ArrowInvalid, OSError) as error:
+        raise ValueError(f"{path}: not a readable table ({error})") from None
+
+
+def write_bytes(path: Path, content: bytes) -> None:
+    """Write a file that is whole or absent."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
+    partial.write_bytes(content)
+    os.replace(partial, path)
+
+
+def export_webdataset(dataset: ClipDataset, folder: str | Path, shard_clips: int = 100) -> list[Path]:
+    """Tar shards of ID.mp4, ID.txt (caption) and ID.json (the rest) for WebDataset; same clips, same bytes."""
+    if shard_clips < 1:
+        raise ValueError(f"a shard holds at least 1 clip, got {shard_clips}")
+    folder = Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    shards = []
+    for number, start in enumerate(range(0, len(dataset), shard_clips)):
+        path = folder / f"clips-{number:06d}.tar"
+        partial = path.with_name(f".{path.name}.partial")
+        with tarfile.open(partial, "w") as tar:
+            for index in range(start, min(start + shard_clips, len(dataset))):
+                for name, content in _members(dataset.clip(index)):
+                    entry = tarfile.TarInfo(name)
+                    entry.size, entry.mode = len(content), 0o644
+                    tar.addfile(entry, io.BytesIO(content))
+        os.replace(partial, path)
+        shards.append(path)
+    return shards
+
+
+def _members(clip: Clip) -> Iterator[tuple[str, bytes]]:
+    row = clip_row(clip)
+    facts = {key: value for key, value in row.items() if key not in ("file_name", "caption", "seed", "start")}
+    facts |= {"lens": json.loads(row["lens"]), "scores": clip.scores}
+    yield f"{clip.id}.mp4", clip.video.read_bytes()
+    yield f"{clip.id}.txt", clip.caption.encode()
+    yield f"{clip.id}.json", json.dumps(facts, sort_keys=True).encode()

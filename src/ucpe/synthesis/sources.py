@@ -1,0 +1,311 @@
+"""Where clips are filmed: panoramic footage with poses, and procedural worlds."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ucpe.lenses import Equirectangular, Lens
+from ucpe.trajectories import Trajectory
+from ucpe.video import VideoInfo, read_video
+
+VIDEO_SUFFIXES = (".mp4", ".mkv", ".webm", ".mov", ".m4v")
+POSE_SUFFIXES = (".npy", ".npz", ".json", ".txt")
+
+
+@dataclass(frozen=True)
+class Path3D:
+    """Where a clip is filmed: the panorama's poses, the camera's own rotations in it, and the scene's near depth."""
+
+    erp: Tensor  # (N, 4, 4) float64, gravity-aligned
+    rotations: Tensor  # (N, 3, 3), camera to panorama, before augmentation
+    near_depth: float
+    start: int = 0
+    """First frame of the footage, or seed of the world."""
+    categories: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Take:
+    """One clip to film on a path."""
+
+    path: Path
+    """Video to write."""
+    lens: Lens
+    rotations: Tensor  # (N, 3, 3), camera to panorama
+
+
+class Source(Protocol):
+    """A place in which clips can be filmed."""
+
+    @property
+    def name(self) -> str:
+        """What it is called in the dataset."""
+
+    @property
+    def categories(self) -> tuple[str, ...]:
+        """What is seen there, where known."""
+
+    @property
+    def scores(self) -> dict[str, float]:
+        """What curation thought of it."""
+
+    def check(self) -> None:
+        """Raise ValueError if nothing can be filmed here."""
+
+    def plan(self, number: int, frames: int, fps: float, generator: np.random.Generator) -> Path3D:
+        """The path of this source's clips with a number; depends on the arguments alone."""
+
+    def film(self, path: Path3D, takes: Sequence[Take], height: int, width: int, fps: float) -> list[str]:
+        """Write the takes' videos and return a true caption for each, empty where none is known."""
+
+
+@dataclass(frozen=True)
+class PanoramaSource:
+    """Panoramic footage whose camera path is known: one line of a sources file, or a video with poses beside it."""
+
+    video: Path
+    poses: Path | None = None
+    """Camera-to-world poses of the footage, one a frame, in any trajectory format; None if it stands still."""
+    projection: str = "equirectangular"
+    near_depth: float | None = None
+    """Near-plane depth in the units of the poses."""
+    rotations: tuple[Path, ...] = ()
+    """Trajectory files whose rotations, camera to panorama, to film with, as `ucpe match` transfers them."""
+    start: int | None = None
+    """Frame at which the rotations start."""
+    caption: str = ""
+    categories: tuple[str, ...] = ()
+    scores: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        """The footage's file name."""
+        return self.video.name
+
+    def check(self) -> None:
+        """Raise ValueError if the footage or a file beside it cannot be used; decodes its first and last frames."""
+        info = self.info()
+        for start in (0, max(info.frames - 2, 0)):
+            if next(iter(read_video(self.video, start=start, frames=1)), None) is None:
+                raise ValueError(f"{self.video}: frame {start} of {info.frames} cannot be decoded; is it complete?")
+        if self.poses is not None:
+            poses = Trajectory.load(self.poses)
+            if len(poses) != info.frames:
+                raise ValueError(f"{self.poses}: {len(poses)} poses for the {info.frames} frames of {self.video.name}")
+            if self.near_depth is None and poses.path_length() > 1e-6:
+                raise ValueError(
+                    f"{self.video}: footage that moves needs its near-plane depth (near_depth), to scale the poses by"
+                )
+        for file in self.rotations:
+            Trajectory.load(file)
+
+    def info(self) -> VideoInfo:
+        """What the footage says about itself."""
+        return self._footage().info
+
+    def plan(self, number: int, frames: int, fps: float, generator: np.random.Generator) -> Path3D:
+        """A stretch of the footage, at random unless the rotations fix it."""
+        info = self.info()
+        step = info.fps / fps
+        span = int((frames - 1) * step + 1e-6) + 1
+        if span > info.frames:
+            raise ValueError(
+                f"{self.video}: {frames} frames at {fps:g} fps take {span} frames of it, and it has {info.frames}"
+            )
+        start = self.start if self.start is not None else int(generator.integers(info.frames - span + 1))
+        numbers = torch.tensor([start + int(n * step + 1e-6) for n in range(frames)])
+        erp = torch.eye(4, dtype=torch.float64).expand(frames, 4, 4)
+        if self.poses is not None:
+            erp = Trajectory.load(self.poses).c2w[numbers].double()
+        rotations = torch.eye(3, dtype=torch.float64).expand(frames, 3, 3)
+        if self.rotations:
+            given = Trajectory.load(self.rotations[number % len(self.rotations)], fps=fps)
+            rotations = (given if len(given) == frames else given.resample(frames=frames)).rotations.double()
+        return Path3D(erp, rotations, self.near_depth or 1.0, start, self.categories)
+
+    def film(self, path: Path3D, takes: Sequence[Take], height: int, width: int, fps: float) -> list[str]:
+        """Write all takes in one pass over the footage."""
+        from ucpe.synthesis.footage import Shot, film
+
+        footage = self._footage()
+        step = footage.info.fps / fps
+        numbers = [path.start + int(n * step + 1e-6) for n in range(len(path.erp))]
+        shots = [Shot(take.path, take.lens, take.rotations.numpy(), height, width, fps) for take in takes]
+        film(footage, shots, numbers)
+        return [self.caption] * len(takes)
+
+    def _footage(self) -> Any:
+        from ucpe.synthesis.footage import Footage
+
+        return Footage(self.video, self.projection)  # type: ignore[arg-type]
+
+
+WALK = (0.15, 1.2)
+"""Shortest and longest way, in near-plane depths, of a camera through a world."""
+
+CLEARANCE = 0.35
+"""Metres that a camera keeps from every surface of a world."""
+
+
+@dataclass(frozen=True)
+class WorldSource:
+    """Procedural worlds, a new one for every path; clips are cast through the lens itself, not from a panorama."""
+
+    kind: str | None = None
+    moving: bool = False
+    samples: int = 1
+    """Rays a pixel along each side."""
+    categories: tuple[str, ...] = ()
+    scores: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        """As written on the command line."""
+        return ":".join(["worlds", *([self.kind] if self.kind else []), *(["moving"] if self.moving else [])])
+
+    def check(self) -> None:
+        """Worlds need nothing."""
+
+    def plan(self, number: int, frames: int, fps: float, generator: np.random.Generator) -> Path3D:
+        """A walk through a new world in any direction, camera in hand, looking roughly where it goes."""
+        from ucpe.synthesis.worlds import near_plane_depth
+
+        seed = int(generator.integers(2**31))
+        world = self._world(seed)
+        lens = Equirectangular()
+        look = generator.uniform(-180, 180)
+        shake = Trajectory.handheld(lens, frames=frames, fps=fps, seed=seed, highest=min(2.5, 0.45 * fps))
+        rotations = Trajectory.static(lens, yaw=look, pitch=generator.uniform(-8, 8)).c2w[0, :3, :3] @ shake.rotations
+        for attempt in range(40):
+            heading = look + generator.normal(0, 50)
+            length = generator.uniform(*WALK) * world.near_depth * 0.85**attempt
+            bend, rise = generator.normal(0, 0.25), generator.normal(0, 0.1)
+            positions = _walk(heading, length, bend, rise, frames) + shake.positions.numpy()
+            if self._clear(world, positions, fps):
+                break
+        else:
+            positions = np.zeros((frames, 3))
+        erp = torch.eye(4, dtype=torch.float64).repeat(frames, 1, 1)
+        erp[:, :3, 3] = torch.from_numpy(positions)
+        directions = lens.rays(48, 96, dtype=torch.float64).directions.numpy()
+        spots = positions[:: max(frames // 4, 1)]
+        depth = np.stack([world.depth((spot, directions, None), threads=1) for spot in spots])
+        return Path3D(erp, rotations, near_plane_depth(depth), seed, (world.kind, world.ground))
+
+    def film(self, path: Path3D, takes: Sequence[Take], height: int, width: int, fps: float) -> list[str]:
+        """Cast every take through its lens; the caption names what it shows."""
+        from ucpe.synthesis.worlds import render_clip
+        from ucpe.video import write_video
+
+        world = self._world(path.start)
+        captions = []
+        for take in takes:
+            c2w = path.erp.clone()
+            c2w[:, :3, :3] = path.erp[:, :3, :3] @ take.rotations
+            image = render_clip(world, take.lens, c2w, height, width, fps, self.samples, threads=1)
+            write_video(take.path, image.color, fps)
+            captions.append(world.caption_of(image))
+        return captions
+
+    def _world(self, seed: int) -> Any:
+        from ucpe.synthesis.worlds import World
+
+        return World.sample(seed, kind=self.kind, moving=self.moving)  # type: ignore[arg-type]
+
+    def _clear(self, world: Any, positions: np.ndarray, fps: float) -> bool:
+        if not self.moving:
+            return bool((world.clearance(positions) > CLEARANCE).all())
+        return all(world.clearance(spot, time=n / fps) > CLEARANCE for n, spot in enumerate(positions))
+
+
+def open_sources(names: Sequence[str | Path]) -> list[Source]:
+    """Sources by name: `worlds[:outdoor|indoor][:moving]`, a video with poses beside it, a folder, or a .jsonl of them.
+
+    Each line of a .jsonl is an object with the fields of `PanoramaSource`; its paths are relative to the file.
+    """
+    sources: list[Source] = []
+    for name in names:
+        sources += list(_open_source(str(name)))
+    if not sources:
+        raise ValueError(f"no footage in {', '.join(map(str, names))}; give videos, folders, .jsonl files or worlds")
+    return sources
+
+
+def _open_source(name: str) -> Iterator[Source]:
+    path = Path(name)
+    if name == "worlds" or name.startswith("worlds:"):
+        words = name.split(":")[1:]
+        kinds = [word for word in words if word in ("outdoor", "indoor")]
+        if len(kinds) > 1 or any(word not in ("outdoor", "indoor", "moving") for word in words):
+            raise ValueError(f"{name}: worlds are worlds, worlds:outdoor or worlds:indoor, each also with :moving")
+        yield WorldSource(kinds[0] if kinds else None, "moving" in words)
+    elif path.is_dir():
+        for video in sorted(path.iterdir()):
+            if video.suffix.lower() in VIDEO_SUFFIXES:
+                yield PanoramaSource(video, **_beside(video))
+    elif path.suffix == ".jsonl" and path.is_file():
+        for line, text in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
+            if text.strip():
+                yield _from_line(path, line, text)
+    elif path.suffix.lower() in VIDEO_SUFFIXES:
+        yield PanoramaSource(path, **_beside(path))
+    else:
+        raise ValueError(f"{name}: not a video, a folder, a .jsonl of sources, or worlds (worlds:outdoor, ...)")
+
+
+def _beside(video: Path) -> dict[str, Any]:
+    """What files beside a video say: NAME.npy (or .npz, .json, .txt) are poses, NAME.source.json anything else."""
+    settings: dict[str, Any] = {}
+    extra = video.with_suffix(".source.json")
+    if extra.is_file():
+        settings = _settings(extra, json.loads(extra.read_text(encoding="utf-8")))
+    for suffix in POSE_SUFFIXES:
+        if "poses" not in settings and video.with_suffix(suffix).is_file():
+            settings["poses"] = video.with_suffix(suffix)
+    settings.pop("video", None)
+    return settings
+
+
+def _from_line(path: Path, line: int, text: str) -> PanoramaSource:
+    try:
+        content = json.loads(text)
+        settings = _settings(path, content)
+        return PanoramaSource(**settings)
+    except (json.JSONDecodeError, TypeError, ValueError) as error:
+        raise ValueError(f"{path}, line {line}: {error}") from None
+
+
+def _settings(path: Path, content: Any) -> dict[str, Any]:
+    """The fields of a PanoramaSource from JSON, paths taken relative to the file they stand in."""
+    if not isinstance(content, dict):
+        raise ValueError(f"expected an object, found {type(content).__name__}")
+    known = set(PanoramaSource.__dataclass_fields__)
+    if unknown := sorted(set(content) - known):
+        raise ValueError(f"unknown fields {', '.join(unknown)}; there are {', '.join(sorted(known))}")
+    settings = dict(content)
+    for name in ("video", "poses"):
+        if settings.get(name) is not None:
+            settings[name] = path.parent / settings[name]
+    settings["rotations"] = tuple(path.parent / file for file in content.get("rotations", ()))
+    settings["categories"] = tuple(content.get("categories", ()))
+    depth = content.get("near_depth")
+    if depth is not None and not (isinstance(depth, int | float) and 0 < depth < math.inf):
+        raise ValueError(f"near_depth must be a positive number, got {depth!r}")
+    return settings
+
+
+def _walk(heading: float, length: float, bend: float, rise: float, frames: int) -> np.ndarray:
+    """Positions (N, 3) on an even, gently curved way from the origin, heading in degrees to the right of +z."""
+    time = np.linspace(0, 1, frames)
+    angle = math.radians(heading) + bend * time
+    step = np.stack([np.sin(angle), np.full(frames, -rise), np.cos(angle)], -1) * (length / max(frames - 1, 1))
+    return np.concatenate([np.zeros((1, 3)), np.cumsum(step[:-1], 0)]) if frames > 1 else np.zeros((1, 3))
