@@ -1,0 +1,1 @@
+"""Stage 2: rotations of real cameras, matched by translation and transferred to panoramic clips (supplement A.3)."""

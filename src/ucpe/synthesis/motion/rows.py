@@ -1,0 +1,162 @@
+"""The Parquet rows of stage 2: curated clips in, motions and matches out; one part per source, whole or absent.
+
+Poses are camera-to-world in a gravity-aligned world (x right, y down, z forward), each pose as the 12 numbers of its
+upper 3 x 4 block, row by row. `CURATED` is what any curation must write to be matched.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as parquet
+import torch
+from torch import Tensor
+
+from ucpe.synthesis.dataset import write_bytes
+
+POSES = pa.list_(pa.list_(pa.float32(), 12))
+"""One pose a frame."""
+
+CURATED = pa.schema(
+    {
+        "id": pa.string(),  # unique over all parts
+        "source": pa.string(),  # the video a clip was cut from: its clips are all for training or all for testing
+        "video": pa.string(),  # the clip's own file, relative to the part's folder; "" if there is none
+        "c2w": POSES,  # one a frame of the clip, in units of its near-plane depth
+        "fps": pa.float64(),
+        "quality": pa.float64(),  # 0 to 1, 1 is best
+        "watermark": pa.float64(),  # 0 to 1, 0 is none
+        "rotation_score": pa.float64(),  # largest rotation against the first frame, degrees
+        "categories": pa.list_(pa.string()),  # what the place is; may be empty
+        "motion_magnitude": pa.float64(),  # mean length of the optical flow, pixels a frame
+    }
+)
+"""A curated panoramic clip."""
+
+MOTIONS = pa.schema(
+    {
+        "id": pa.string(),  # collection/name
+        "collection": pa.string(),  # where it comes from
+        "split": pa.string(),  # "train" or "test" if its collection says so, "" otherwise
+        "labels": pa.list_(pa.string()),  # what people wrote about it
+        "c2w": POSES,  # gravity-aligned, first position at the origin, any scale
+        "fps": pa.float64(),
+        "velocity": pa.float64(),  # largest rotational velocity, degrees a second
+        "exact": pa.bool_(),  # computed, not estimated from a video: never jittery
+        "dropped": pa.string(),  # why it is no candidate, "" if it is one
+    }
+)
+"""The motion of a perspective camera whose rotations may be transferred."""
+
+PAIRS = pa.schema(
+    {
+        "clip": pa.string(),
+        "split": pa.string(),
+        "dropped": pa.string(),  # why the clip was not matched, "" if it was
+        "motions": pa.list_(pa.string()),  # best first
+        "rmse": pa.list_(pa.float32()),  # near-plane depths
+        "scale": pa.list_(pa.float32()),
+        "yaw": pa.list_(pa.float32()),  # degrees
+    }
+)
+"""The best motions of one clip."""
+
+MATCHES = pa.schema(
+    {
+        "clip": pa.string(),
+        "motion": pa.string(),
+        "split": pa.string(),  # "train" or "test": no clip, source or motion is in both
+        "score": pa.float64(),  # of the clip, 0 to 1
+        "rmse": pa.float32(),  # of the aligned motion's positions against the clip's, near-plane depths
+        "scale": pa.float32(),  # by which the motion was scaled to fit
+        "yaw": pa.float32(),  # degrees by which it was turned about the vertical
+        "fps": pa.float64(),
+        "frames": pa.list_(pa.int32()),  # frame numbers of the clip that the rotations belong to
+        "rotations": pa.list_(pa.list_(pa.float32(), 9)),  # camera to panorama, row by row
+    }
+)
+"""A clip to film with the rotations of a motion: poses are [R_erp R | t_erp]."""
+
+FINGERPRINT = b"fingerprint"
+
+
+def part_files(path: Path) -> list[Path]:
+    """The Parquet files of a folder and its subfolders in order, or the one file that is given."""
+    path = Path(path)
+    files = [path] if path.is_file() else sorted(path.rglob("*.parquet"))
+    files = [file for file in files if not file.name.startswith(".")]
+    if not files:
+        raise ValueError(f"no Parquet file in {path}")
+    return files
+
+
+def read_part(path: Path, schema: pa.Schema, columns: Sequence[str] | None = None) -> pa.Table:
+    """Some columns (all of the schema) of a Parquet file, in the schema's types."""
+    wanted = pa.schema([schema.field(name) for name in (columns or schema.names)])
+    try:
+        found = parquet.read_schema(path)
+        if missing := [name for name in wanted.names if name not in found.names]:
+            raise ValueError(f"{path}: no column {', '.join(missing)}; it needs {', '.join(schema.names)}")
+        return parquet.ParquetFile(path).read(columns=wanted.names).select(wanted.names).cast(wanted)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, OSError) as error:
+        raise ValueError(f"{path}: not a readable table of {', '.join(wanted.names)} ({error})") from None
+
+
+def write_part(path: Path, table: pa.Table, fingerprint: str = "") -> None:
+    """Write a Parquet file in one step, with a fingerprint of what it was made from."""
+    buffer = io.BytesIO()
+    metadata = {**(table.schema.metadata or {}), FINGERPRINT: fingerprint.encode()}
+    parquet.write_table(table.replace_schema_metadata(metadata), buffer)
+    write_bytes(Path(path), buffer.getvalue())
+
+
+def is_current(path: Path, fingerprint: str) -> bool:
+    """Whether a file exists and was made from the same things."""
+    if not Path(path).is_file():
+        return False
+    try:
+        return (parquet.read_schema(path).metadata or {}).get(FINGERPRINT) == fingerprint.encode()
+    except (pa.ArrowInvalid, OSError):
+        return False
+
+
+def fingerprint_of(*things: Any) -> str:
+    """A short name for JSON-like things; the same things have the same name."""
+    return hashlib.sha256(json.dumps(things, sort_keys=True, default=str).encode()).hexdigest()[:32]
+
+
+def file_stamp(path: Path) -> list[Any]:
+    """What changes when a file is replaced: its name, size and time."""
+    facts = Path(path).stat()
+    return [Path(path).name, facts.st_size, facts.st_mtime_ns]
+
+
+def table_of(rows: Iterable[dict[str, Any]], schema: pa.Schema) -> pa.Table:
+    """Rows as a table; every column of the schema must be there."""
+    rows = list(rows)
+    if missing := [name for row in rows for name in schema.names if name not in row]:
+        raise ValueError(f"a row lacks {missing[0]}; it needs {', '.join(schema.names)}")
+    return pa.Table.from_pylist(rows, schema=schema)
+
+
+def pose_column(
+    c2w: Tensor,  # (N, 4, 4)
+) -> np.ndarray:
+    """Poses as a row's `c2w` (N, 12) float32."""
+    return c2w[:, :3].reshape(-1, 12).detach().cpu().numpy().astype(np.float32)
+
+
+def poses_of_row(column: Any, index: int = 0) -> Tensor:
+    """Poses (N, 4, 4) float64 of one row of a `c2w` column."""
+    values = column.chunk(0) if isinstance(column, pa.ChunkedArray) and column.num_chunks == 1 else column
+    numbers = np.asarray(values[index].values.flatten(), dtype=np.float64).reshape(-1, 3, 4)
+    c2w = torch.eye(4, dtype=torch.float64).repeat(len(numbers), 1, 1)
+    c2w[:, :3] = torch.from_numpy(numbers)
+    return c2w
