@@ -25,10 +25,15 @@ def moved_world(c2w: torch.Tensor, seed: int = 3, distance: float = 5.0) -> torc
 
 
 class TestDenseDefinition:
-    @pytest.mark.parametrize("rope", [True, False], ids=["rope", "no rope"])
     @pytest.mark.parametrize("encoding", NAMES)
-    def test_every_lens(self, encoding, rope, lens, poses, dense, dense_attention, tolerances, error):
-        c2w = poses(2)
+    def test_every_lens(self, encoding, lens, poses, dense, dense_attention, tolerances, error):
+        self.check(encoding, lens, poses(2), True, dense, dense_attention, tolerances, error)
+
+    @pytest.mark.parametrize("encoding", NAMES)
+    def test_without_rope(self, encoding, poses, dense, dense_attention, tolerances, error):
+        self.check(encoding, UCM(xfov=200, xi=2.3), poses(2), False, dense, dense_attention, tolerances, error)
+
+    def check(self, encoding, lens, c2w, rope, dense, dense_attention, tolerances, error):
         query, key, value = random_qkv(2, 2 * HEIGHT * WIDTH, HEAD_DIM)
         operator = camera_operator(encoding, lens, c2w, HEIGHT, WIDTH, HEAD_DIM, rope=rope, dtype=torch.float64)
         matrix, valid = dense(encoding, lens, c2w, HEIGHT, WIDTH, HEAD_DIM, rope)
