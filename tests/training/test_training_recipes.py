@@ -1,4 +1,5 @@
 from dataclasses import asdict, replace
+from pathlib import Path
 
 import pytest
 import torch
@@ -95,3 +96,22 @@ def test_a_recipe_may_come_from_a_file(tmp_path):
         find_recipe(str(path))
     with pytest.raises(ValueError, match="there are ucpe"):
         find_recipe("upce")
+
+
+@pytest.mark.parametrize("path", sorted((Path(__file__).resolve().parents[2] / "recipes").glob("*.py")), ids=str)
+def test_recipe_files_to_copy_are_recipes(path):
+    recipe = find_recipe(str(path))
+    assert recipe.name not in RECIPES
+    assert f"recipes/{path.name}" in path.read_text()
+
+
+def test_accelerate_reads_the_launch_files():
+    from accelerate.commands.config.config_args import load_config_from_file
+
+    folder = Path(__file__).resolve().parents[2] / "recipes"
+    for path in sorted(folder.glob("*.yaml")):
+        assert load_config_from_file(str(path)).num_processes == 8
+    blocks = load_config_from_file(str(folder / "fsdp.yaml")).fsdp_config["fsdp_transformer_layer_cls_to_wrap"]
+    with torch.device("meta"):
+        block = sized_transformer(RECIPES["desk-ucpe"]).blocks[0]
+    assert type(block).__name__ == blocks

@@ -46,7 +46,7 @@ def video_sampler(
 
 def camera_pipeline(recipe: Recipe, model: BaseModel, denoiser: Denoiser) -> Any:
     """The generation pipeline around the very modules that are trained."""
-    from diffusers import UniPCMultistepScheduler, WanImageToVideoPipeline, WanPipeline
+    from diffusers import UniPCMultistepScheduler, WanPipeline
 
     from ucpe.generation.pipeline import CameraPipeline, Defaults
 
@@ -64,11 +64,21 @@ def camera_pipeline(recipe: Recipe, model: BaseModel, denoiser: Denoiser) -> Any
         "transformer": denoiser.transformer,
     }
     if denoiser.concatenates_image:
+        from diffusers import WanImageToVideoPipeline
+
         pipe: Any = WanImageToVideoPipeline(**parts, **model.image_parts())
     else:
         pipe = WanPipeline(**parts, expand_timesteps=denoiser.expand_timesteps)
     pipe.set_progress_bar_config(disable=True)
-    defaults = Defaults(height=recipe.height, width=recipe.width, text_tokens=recipe.text_tokens)
+    defaults = Defaults(
+        frames=recipe.frames,
+        fps=recipe.fps,
+        height=recipe.height,
+        width=recipe.width,
+        steps=recipe.sample_steps,
+        guidance=recipe.sample_guidance,
+        text_tokens=recipe.text_tokens,
+    )
     denoiser.adapter.detach()
     return CameraPipeline(pipe, denoiser.adapter, defaults)
 

@@ -34,7 +34,10 @@ RECIPE_FILE = "recipe.json"
 Sampler = Callable[[int, Denoiser], None]
 """Called after a validation with the step and the model, its averaged weights in place: writes sample videos."""
 
-ADJUSTABLE = ("steps", "micro_batch", "workers", "checkpoint_every", "validate_every", "validation_clips", "samples")
+ADJUSTABLE = (
+    *("steps", "micro_batch", "workers", "checkpoint_every", "validate_every", "validation_clips"),
+    *("samples", "sample_steps", "sample_guidance"),
+)
 """Fields of a recipe that may differ when a run is continued."""
 
 

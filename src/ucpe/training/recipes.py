@@ -73,6 +73,8 @@ class Recipe:
     frames: int = 81
     height: int = 480
     width: int = 832
+    fps: float = 16.0
+    """Frame rate that a model trained from scratch is saved with."""
     seed: int = 0
     workers: int = 2
     """Processes per training process that load clips and encode cameras ahead of the step that needs them."""
@@ -81,6 +83,10 @@ class Recipe:
     validation_clips: int = 64
     samples: int = 0
     """Sample videos to make at each validation, from its first clips."""
+    sample_steps: int = 50
+    """Denoising steps of a sample."""
+    sample_guidance: float = 5.0
+    """Guidance scale of a sample."""
 
     def __post_init__(self) -> None:
         for name in ("steps", "batch", "micro_batch", "checkpoint_every", "validate_every", "frames"):
@@ -120,6 +126,8 @@ class AutoencoderRecipe:
     """Channels of the encoder's first layer."""
     decoder_base_dim: int = 24
     """Channels of the decoder's last layer."""
+    dim_mult: tuple[int, ...] = (1, 2, 4)
+    """Channels of each level, as multiples of these."""
     steps: int = 3000
     batch: int = 4
     frames: int = 9
@@ -141,7 +149,7 @@ class AutoencoderRecipe:
             "base_dim": self.base_dim,
             "decoder_base_dim": self.decoder_base_dim,
             "z_dim": 16,
-            "dim_mult": [1, 2, 4],
+            "dim_mult": list(self.dim_mult),
             "num_res_blocks": 1,
             "temperal_downsample": [True, True],
             "patch_size": 2,
@@ -179,10 +187,13 @@ def desk(recipe: Recipe) -> Recipe:
         frames=17,
         height=64,
         width=112,
+        fps=8.0,
         workers=0,
         checkpoint_every=200,
         validate_every=200,
         samples=2,
+        sample_steps=16,
+        sample_guidance=3.0,
         **branch,
     )
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import runpy
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 
 from accelerate import Accelerator, DistributedType
 
 from ucpe.training.base_models import BaseModel
+from ucpe.training.checkpoints import atomic_file
 from ucpe.training.clips import Source, open_source
 from ucpe.training.encoded import EncodedClips, encode_missing
 from ucpe.training.export import export, video_sampler
@@ -16,6 +19,8 @@ from ucpe.training.loop import make_accelerator, train
 from ucpe.training.progress import encoding_bar
 from ucpe.training.recipes import RECIPES, Recipe
 from ucpe.training.steps import planned_clips
+
+CLIPS_FILE = "clips.json"
 
 
 def find_recipe(name: str) -> Recipe:
@@ -51,6 +56,8 @@ def run(
         raise ValueError("weights sharded by FSDP make no samples and no base model: set --samples 0, or use DDP")
     clips = EncodedClips(open_source(data), model, cache or data / "encoded")
     encode_planned(clips, model, accelerator, skip_broken, quiet)
+    if accelerator.is_main_process:
+        note_clips(clips, output)
     held_out = open_validation(data, validation)
     fixed = None
     if held_out is not None:
@@ -64,6 +71,17 @@ def run(
         recipe, denoiser, clips, output, validation=fixed, accelerator=accelerator, sample=sample, quiet=quiet
     )
     return export(recipe, model, trained, output, accelerator)
+
+
+def note_clips(clips: EncodedClips, output: Path) -> None:
+    """Write down how many clips a run draws from; a run continued with another number draws others from here on."""
+    path = output / CLIPS_FILE
+    if path.exists() and (before := json.loads(path.read_text())["clips"]) != len(clips):
+        warnings.warn(
+            f"{output} began with {before} clips, there are {len(clips)} now: the rest draws from all of them"
+        )
+    with atomic_file(path) as temporary:
+        temporary.write_text(json.dumps({"clips": len(clips)}) + "\n")
 
 
 def encode_planned(
