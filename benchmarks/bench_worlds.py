@@ -35,10 +35,9 @@ def main() -> None:
     shapes = len(world.packed().shapes)
     lens, height, width = Pinhole(xfov=90.0), *HEIGHT_WIDTH
     rays = lens.rays(height, width)
-    identity = np.eye(4)[None]
 
     def ours() -> np.ndarray:
-        return render_clip(world, lens, identity, height, width, threads=1).depth[0]
+        return world.render(rays, threads=1).depth
 
     def plain() -> Tensor:
         return plain_torch_caster(world, rays.origins, rays.directions)[1]

@@ -153,7 +153,9 @@ def cull(ways, starts, count, shapes, active):
     cosine = 1.0
     cx, cy, cz = starts[0, 0], starts[1, 0], starts[2, 0]
     spread = 0.0
+    steepest_up, steepest_down = 1.0, -1.0
     for ray in range(count):
+        steepest_up, steepest_down = min(steepest_up, ways[1, ray]), max(steepest_down, ways[1, ray])
         cosine = min(cosine, ax * ways[0, ray] + ay * ways[1, ray] + az * ways[2, ray])
         x, y, z = starts[0, ray] - cx, starts[1, ray] - cy, starts[2, ray] - cz
         spread = max(spread, x * x + y * y + z * z)
@@ -168,6 +170,9 @@ def cull(ways, starts, count, shapes, active):
         square = x * x + y * y + z * z
         reach = shapes[shape, RADIUS] + spread
         keep = square <= reach * reach
+        above, below = shapes[shape, Y] < cy - spread, shapes[shape, Y] - shapes[shape, HEIGHT] > cy + spread
+        if (above and steepest_up >= 0.0) or (below and steepest_down <= 0.0):
+            continue
         if not keep:
             distance = math.sqrt(square)
             sine_reach = reach / distance
@@ -324,8 +329,10 @@ def see_lamp(shapes, kinds, place, points, met, first, count, active, light):
         cy += points[1, ray] / count
         cz += points[2, ray] / count
     spread = 0.0
+    high, low = lamp_y, lamp_y
     for ray in range(count):
         if met[first + ray] >= 0 or met[first + ray] <= ROOM:
+            high, low = min(high, points[1, ray]), max(low, points[1, ray])
             x, y, z = points[0, ray] - cx, points[1, ray] - cy, points[2, ray] - cz
             spread = max(spread, x * x + y * y + z * z)
     spread = math.sqrt(spread)
@@ -339,7 +346,8 @@ def see_lamp(shapes, kinds, place, points, met, first, count, active, light):
         y -= near * dy
         z -= near * dz
         reach = shapes[shape, RADIUS] + spread
-        if x * x + y * y + z * z < reach * reach:
+        between = shapes[shape, Y] >= high and shapes[shape, Y] - shapes[shape, HEIGHT] <= low
+        if between and x * x + y * y + z * z < reach * reach:
             active[kept] = shape
             kept += 1
     for ray in range(count):

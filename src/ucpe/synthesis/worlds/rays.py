@@ -24,7 +24,7 @@ def unpack_rays(rays: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     if valid is None:
         valid = np.ones(directions.shape[:-1], bool)
     valid = array(np.broadcast_to(array(valid, bool), directions.shape[:-1]), bool)
-    if not np.isfinite(directions[valid]).all() or not np.isfinite(origins).all():
+    if not (np.isfinite(directions).all() or np.isfinite(directions[valid]).all()) or not np.isfinite(origins).all():
         raise ValueError("rays must be finite wherever they are valid")
     if origins.size == 3 or not origins.any():
         origins = origins.reshape(-1, 3)[:1].copy() if origins.size else np.zeros((1, 3), np.float32)

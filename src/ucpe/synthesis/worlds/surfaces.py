@@ -53,8 +53,9 @@ HILLS, MOUNTAINS, FOREST, CITY = range(4)
 RED, GREEN, BLUE, ACCENT, TEXTURE, SCALE, SHIFT, MATERIAL_COLUMNS = 0, 1, 2, 3, 6, 7, 8, 9
 """Columns of a material: colour (3), accent colour (3), texture, size of its pattern in metres, pattern shift."""
 
-SOIL, SOIL_ACCENT, SPOT, SOIL_TEXTURE, SHIFT_X, SHIFT_Z, SOIL_COLUMNS = 0, 3, 6, 9, 10, 11, 12
-"""Entries of the soil vector: two linear colours and that of pebbles or tufts, texture, pattern shift."""
+SOIL, SOIL_ACCENT, SPOT = 0, 3, 6
+SOIL_TEXTURE, SHIFT_X, SHIFT_Z, SOIL_EAST, SOIL_NORTH, SOIL_COLUMNS = range(9, 15)
+"""Entries of the soil vector: two linear colours and that of pebbles or tufts; texture, pattern shift, sun bearing."""
 
 WINDOW_TRIM = 0.09
 BASEBOARD = 0.14
@@ -173,8 +174,8 @@ def soil(look, noise, x, z, span):
     green = tone * (look[SOIL + 1] + blend * (look[SOIL_ACCENT + 1] - look[SOIL + 1]))
     blue = tone * (look[SOIL + 2] + blend * (look[SOIL_ACCENT + 2] - look[SOIL + 2]))
     for size in range(2):
-        cell = 0.62 if size == 0 else 2.3
-        cover, chance = spot(x + look[SHIFT_X], z + look[SHIFT_Z], cell, span)
+        cell = 0.62 if size == 0 else 1.5
+        cover, chance, lean = spot(look, x, z, cell, span)
         if cover > 0.0:
             if kind == PAVING:
                 cover *= 0.3
@@ -183,7 +184,7 @@ def soil(look, noise, x, z, span):
                 green *= 1.0 - 0.35 * cover
                 blue *= 1.0 - 0.45 * cover
                 continue
-            bright = 0.35 + 1.1 * chance + 0.2 * fine
+            bright = (0.45 + 1.0 * chance + 0.2 * fine) * (1.0 + 0.5 * lean)
             red += cover * (bright * look[SPOT] - red)
             green += cover * (bright * look[SPOT + 1] - green)
             blue += cover * (bright * look[SPOT + 2] - blue)
@@ -191,21 +192,22 @@ def soil(look, noise, x, z, span):
 
 
 @_small
-def spot(x, z, cell, span):
-    """Cover 0..1 by a pebble, tuft or stain, at most one in each square cell of the ground, and its random shade."""
-    u, v = x / cell, z / cell
+def spot(look, x, z, cell, span):
+    """Cover 0..1 by a pebble, tuft or stain, at most one in each square cell; its shade, and its lean to the sun."""
+    u, v = (x + look[SHIFT_X]) / cell, (z + look[SHIFT_Z]) / cell
     i, j = math.floor(u), math.floor(v)
     chance = hash_pair(i, j)
     if chance > 0.62:
-        return 0.0, 0.0
+        return 0.0, 0.0, 0.0
     shade = hash_pair(i + 71, j)
-    radius = (0.05 + 0.13 * shade) * (1.0 - chance)
+    radius = (0.05 + 0.1 * shade) * (1.0 - chance)
     east = u - i - 0.25 - 0.5 * hash_pair(i, j + 37)
     north = v - j - 0.25 - 0.5 * hash_pair(i + 13, j + 5)
+    lean = (east * look[SOIL_EAST] + north * look[SOIL_NORTH]) / radius
     east, north = east + 0.5 * north * (shade - 0.5), north * (0.8 + chance)
     blur = max(span / cell, 0.012)
     cover = min(max((radius - math.sqrt(east * east + north * north)) / blur + 0.5, 0.0), 1.0)
-    return cover * min(1.0, 2.0 * radius / blur), shade
+    return cover * min(1.0, 2.0 * radius / blur), shade, min(max(lean, -1.0), 1.0)
 
 
 @_part

@@ -65,6 +65,7 @@ from ucpe.synthesis.worlds.surfaces import (
     SOIL,
     SOIL_ACCENT,
     SOIL_COLUMNS,
+    SOIL_EAST,
     SOIL_TEXTURE,
     SPOT,
 )
@@ -116,7 +117,7 @@ LIGHTS: dict[str, Light] = {
         (255, 178, 122), (150, 96, 120), (0.36, 0.5), 0.9, (9, 16), 0.95, 800.0, 0.0, 0.55,
     ),
     "twilight": Light(
-        (20, 26, 66), (150, 104, 150), (206, 160, 190), 0.3, (128, 124, 190), 0.62,
+        (24, 30, 76), (156, 108, 154), (206, 160, 190), 0.36, (140, 134, 196), 0.9,
         (120, 88, 140), (52, 46, 92), (0.3, 0.42), 0.9, (12, 22), 0.3, 800.0, 0.9, 1.0,
     ),
 }  # fmt: skip
@@ -170,6 +171,7 @@ def outdoors(sky: str, ground: str, skyline: str, generator: np.random.Generator
     soil[SPOT : SPOT + 3] = linear(*spot)
     soil[SOIL_TEXTURE] = texture
     soil[SHIFT_X : SHIFT_X + 2] = generator.uniform(0, 1, 2)
+    soil[SOIL_EAST : SOIL_EAST + 2] = look[SUN_EAST : SUN_EAST + 2]
     ambient = look[AMBIENT_UP : AMBIENT_UP + 3]
     bounce = soil[SOIL : SOIL + 3] * (0.35 * look[SUN : SUN + 3] + 0.5 * ambient)
     look[AMBIENT_DOWN : AMBIENT_DOWN + 3] = 0.7 * bounce + 0.15 * ambient

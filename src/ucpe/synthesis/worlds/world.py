@@ -30,7 +30,7 @@ class RayMap(Protocol):
         """(origins, directions, valid) of an image, in the camera frame."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class World:
     """A scene around the origin: x right, y down, z forward, in metres; the ground lies 1.6 m below.
 
