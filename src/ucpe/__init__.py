@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from ucpe.encodings import camera_attention as camera_attention
     from ucpe.encodings import camera_operator as camera_operator
     from ucpe.encodings import lat_up_map as lat_up_map
+    from ucpe.generation import CameraPipeline as CameraPipeline
     from ucpe.lenses import EUCM as EUCM
     from ucpe.lenses import UCM as UCM
     from ucpe.lenses import BrownConrady as BrownConrady
@@ -33,20 +34,23 @@ if TYPE_CHECKING:
     from ucpe.lenses import Rays as Rays
     from ucpe.lenses import Stereographic as Stereographic
     from ucpe.lenses import load_lens as load_lens
+    from ucpe.lenses import lens_by_name as lens_by_name
+    from ucpe.trajectories import Keyframe as Keyframe
     from ucpe.trajectories import Trajectory as Trajectory
 
 _HOMES = {
     "ucpe.lenses": (
         "UCM EUCM DoubleSphere Mei Pinhole BrownConrady KannalaBrandt Equidistant Equisolid Stereographic Orthographic "
-        "Equirectangular OmniStereo Lens Rays load_lens"
+        "Equirectangular OmniStereo Lens Rays lens_by_name load_lens"
     ),
-    "ucpe.trajectories": "Trajectory",
+    "ucpe.trajectories": "Trajectory Keyframe",
     "ucpe.encodings": "camera_attention camera_operator lat_up_map",
     "ucpe.adapters": "CameraAdapter ReCamMaster CameraCtrl",
+    "ucpe.generation": "CameraPipeline",
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names.split()}
 
-__all__ = [*_HOME_OF, "__version__"]  # noqa: PLE0604
+__all__ = [*_HOME_OF, "__version__"]
 
 
 def __getattr__(name: str) -> Any:
