@@ -10,7 +10,6 @@ from ucpe.lenses import (
     UCM,
     BrownConrady,
     DoubleSphere,
-    Equidistant,
     Equirectangular,
     KannalaBrandt,
     Mei,
@@ -62,7 +61,7 @@ def test_fit_to_its_own_model_is_exact(lens):
 
 @pytest.mark.parametrize(
     "lens",
-    [KannalaBrandt(xfov=180, **KANNALA_BRANDT), BrownConrady(xfov=100, k1=-0.2, k2=0.03), Equidistant(xfov=190)],
+    [KannalaBrandt(xfov=180, **KANNALA_BRANDT), BrownConrady(xfov=100, k1=-0.2, k2=0.03)],
     ids=lambda lens: lens.kind,
 )
 def test_at_least_as_good_as_scipy(lens):
@@ -113,8 +112,7 @@ def test_what_the_fitted_lens_cannot_see_is_reported():
 
 def test_other_models_follow_ucm_closely():
     lens = UCM(xfov=180, xi=2.0)
-    assert lens.fit(KannalaBrandt).rms < 3e-3
-    assert lens.fit(DoubleSphere, 120, 208).rms < 1e-6
+    assert lens.fit(KannalaBrandt, 120, 208).rms < 3e-3
     assert lens.fit(Mei, 120, 208).rms < 1e-6
     assert UCM(xfov=130, xi=0.7).fit(BrownConrady, 120, 208).rms < 1e-3
     assert Pinhole(xfov=90).fit(UCM).lens.parameters["xi"].item() == pytest.approx(0, abs=1e-6)

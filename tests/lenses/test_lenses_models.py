@@ -29,7 +29,7 @@ def test_round_trip_over_the_whole_image(lens, dtype):
     rays = lens.rays(480, 832, dtype=dtype)
     assert rays.directions.dtype == rays.origins.dtype == dtype
     assert rays.valid.float().mean() > 0.4
-    for distance in (1.0, 3.0, 250.0):
+    for distance in (1.0, 250.0):
         pixels, seen = lens.project((rays.origins + distance * rays.directions)[rays.valid], 480, 832)
         assert seen.all()
         assert (pixels - pixel_grid(480, 832, dtype)[rays.valid]).abs().max() < ROUND_TRIP[dtype]

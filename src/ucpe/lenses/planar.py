@@ -11,7 +11,6 @@ from torch import Tensor
 
 from ucpe.lenses.base import Lens, Parameter, check_range, check_size
 from ucpe.lenses.numerics import furthest, widest_dtype
-from ucpe.lenses.numerics import norm as norm
 
 PlanarType = TypeVar("PlanarType", bound="PlanarLens")
 
