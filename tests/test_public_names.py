@@ -1,7 +1,9 @@
 """`import ucpe` offers every public name, and loads nothing heavy until one is used."""
 
+import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -23,5 +25,6 @@ def test_importing_and_asking_for_help_load_nothing_heavy():
         "import sys, ucpe, ucpe.cli; sys.argv = ['ucpe', '--help']; ucpe.cli.main(); "
         "print([name for name in ('torch', 'numpy', 'diffusers', 'cv2', 'matplotlib') if name in sys.modules])"
     )
-    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    environment = {**os.environ, "PYTHONPATH": str(Path(ucpe.__file__).parents[1])}
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment)
     assert result.stdout.strip().endswith("[]")

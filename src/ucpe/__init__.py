@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     from ucpe.lenses import Pinhole as Pinhole
     from ucpe.lenses import Rays as Rays
     from ucpe.lenses import Stereographic as Stereographic
-    from ucpe.lenses import load_lens as load_lens
     from ucpe.lenses import lens_by_name as lens_by_name
+    from ucpe.lenses import load_lens as load_lens
     from ucpe.trajectories import Keyframe as Keyframe
     from ucpe.trajectories import Trajectory as Trajectory
 
