@@ -87,7 +87,7 @@ class _Loader(yaml.SafeLoader):
     """Safe YAML that takes OpenCV's matrices as mappings."""
 
 
-_Loader.add_constructor("tag:yaml.org,2002:opencv-matrix", yaml.SafeLoader.construct_yaml_map)
+_Loader.add_constructor("tag:yaml.org,2002:opencv-matrix", lambda loader, node: loader.construct_mapping(node, deep=True))
 
 
 def read_mapping(path: Path) -> dict[str, Any]:
