@@ -41,7 +41,8 @@ def main() -> None:
     dtype = getattr(torch, options.dtype)
 
     torch.manual_seed(0)
-    transformer: Any = WanTransformer3DModel(**{**PRESETS["wan2.1-1.3b"], "num_layers": 1}).eval()
+    transformer: Any = WanTransformer3DModel(**{**PRESETS["wan2.1-1.3b"], "num_layers": 1})
+    transformer.eval()
     adapter = CameraAdapter.for_transformer(transformer, compression=options.compression, encoding=options.encoding)
     if dtype != torch.float32:
         transformer.to(dtype)

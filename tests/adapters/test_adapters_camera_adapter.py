@@ -186,6 +186,9 @@ def test_tokens_without_a_ray_are_no_keys(scene, randomise, fisheye):
     output, other = (adapter.blocks[0](x, condition.operator, condition.features) for x in (tokens, changed))
     assert torch.equal(output[0, ~dark], other[0, ~dark])
     assert output.isfinite().all()
+    adapter.blocks[0].mask_invalid = False
+    output, other = (adapter.blocks[0](x, condition.operator, condition.features) for x in (tokens, changed))
+    assert (output - other)[0, ~dark].abs().max() > 1e-3
 
 
 def test_call_without_or_with_a_wrong_camera_says_both_numbers(scene, make_cameras):

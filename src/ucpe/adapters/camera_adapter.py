@@ -11,7 +11,7 @@ import torch
 from diffusers.configuration_utils import register_to_config
 from torch import Tensor, nn
 
-from ucpe.adapters.attachment import Adapter, as_list
+from ucpe.adapters.attachment import Adapter, absolute_poses, as_list
 from ucpe.adapters.backbones import Backbone, backbone_of, first_argument, with_first_argument
 from ucpe.adapters.condition import CameraCondition
 from ucpe.adapters.initialisation import zeroed
@@ -30,6 +30,7 @@ class CameraAdapter(Adapter):
     - `placement`: "parallel" adds branch(x) to self-attention(x), "pre" gives self-attention x + branch(x), "post"
       adds branch(y) to the residual stream y after self-attention.
     - `orientation`: absolute pitch and roll, as a Lat-Up map added to the tokens of the branch.
+    - `mask_invalid`: tokens that no ray reaches are no keys of the branch's attention.
     """
 
     @register_to_config
@@ -51,6 +52,7 @@ class CameraAdapter(Adapter):
         ray_frame: str = "paper",
         token_position: str = "center",
         up_map: str = "exact",
+        mask_invalid: bool = True,
     ):
         super().__init__()
         for name, value, choices in (
@@ -71,7 +73,9 @@ class CameraAdapter(Adapter):
                 f"the branch needs one or more heads of a multiple of 8 channels, got {heads} of {head_dim}"
             )
         self.heads, self.head_dim = heads, head_dim
-        self.blocks = nn.ModuleList(CameraAttention(width, heads, head_dim, orientation) for _ in range(num_blocks))
+        self.blocks = nn.ModuleList(
+            CameraAttention(width, heads, head_dim, orientation, mask_invalid) for _ in range(num_blocks)
+        )
 
     @classmethod
     def for_transformer(cls, transformer: nn.Module, **options: Any) -> CameraAdapter:
@@ -84,11 +88,14 @@ class CameraAdapter(Adapter):
         grid = self._token_grid(cameras, height, width)
         operators, orientations = [], []
         for camera in cameras:
-            camera = self._token_cameras(camera)
+            camera = self._token_cameras(self._placed(camera))
             geometry = (camera.lens, camera.c2w, grid.rows, grid.columns)
             position, frame = self.config["token_position"], self.config["ray_frame"]
+            anchor = self.config["mask_invalid"]
             operators.append(
-                camera_operator(self.config["encoding"], *geometry, self.head_dim, position=position, frame=frame)
+                camera_operator(
+                    self.config["encoding"], *geometry, self.head_dim, position=position, frame=frame, anchor=anchor
+                )
             )
             if self.config["orientation"]:
                 released_up = self.config["up_map"] == "released"
@@ -100,7 +107,7 @@ class CameraAdapter(Adapter):
     def from_released(cls, path: str | os.PathLike[str], **options: Any) -> CameraAdapter:
         """An adapter from a checkpoint of the released code; options are those the file does not tell.
 
-        The two things it was trained with that differ from the paper, token positions and Up map, stay in the config.
+        What it was trained with and differs from ours (token positions, Up map, no mask) stays in the config.
         """
         found, weights = read_released(path)
         adapter = cls(**{**found, **options})
@@ -110,6 +117,10 @@ class CameraAdapter(Adapter):
     def export_released(self, path: str | os.PathLike[str]) -> None:
         """Write a checkpoint that the released code loads."""
         write_released(self, path)
+
+    def _placed(self, camera: Trajectory) -> Trajectory:
+        """The camera in the world whose identity unmasked dark tokens carry; all others are the same in any world."""
+        return camera if self.config["mask_invalid"] else absolute_poses(camera, self.config["orientation"])
 
     def _hook(self, backbone: Backbone) -> list[Any]:
         handles = []
@@ -146,9 +157,10 @@ class CameraAdapter(Adapter):
 class CameraAttention(nn.Module):
     """The branch of one block: project down, attend under the camera operator, project back from zero."""
 
-    def __init__(self, width: int, heads: int, head_dim: int, orientation: bool):
+    def __init__(self, width: int, heads: int, head_dim: int, orientation: bool, mask_invalid: bool = True):
         super().__init__()
         self.heads = heads
+        self.mask_invalid = mask_invalid
         self.q_proj = nn.Linear(width, heads * head_dim)
         self.k_proj = nn.Linear(width, heads * head_dim)
         self.v_proj = nn.Linear(width, heads * head_dim)
@@ -171,8 +183,9 @@ class CameraAttention(nn.Module):
             projection(tokens).unflatten(-1, (self.heads, -1)).transpose(1, 2)
             for projection in (self.q_proj, self.k_proj, self.v_proj)
         )
-        backend = backend if operator.valid is None else None
-        attended = camera_attention(query, key, value, operator, diffusers=True, backend=backend)
+        masked = self.mask_invalid and operator.valid is not None
+        backend = None if masked else backend
+        attended = camera_attention(query, key, value, operator, None, None, masked, diffusers=True, backend=backend)
         return self.out_proj(attended.transpose(1, 2).flatten(2)).to(hidden_states.dtype)
 
 

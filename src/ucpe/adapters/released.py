@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 RELEASED_NAME = re.compile(r"pipe\.dit\.blocks\.(\d+)\.cam_self_attn\.(\w+\.(?:weight|bias))")
 """Name of a released weight: its block, and its name within the branch."""
 
-RELEASED_GEOMETRY = {"token_position": "corner", "up_map": "released"}
-"""What the released weights were trained with: tokens at their top left corner, and an Up map slightly off."""
+RELEASED_GEOMETRY = {"token_position": "corner", "up_map": "released", "mask_invalid": False}
+"""What the released weights were trained with: tokens at their top left corner, an Up map slightly off, no mask."""
 
 HEAD_DIM = 128
 """Channels of a head of every Wan transformer."""
