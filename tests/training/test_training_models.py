@@ -10,6 +10,7 @@ from diffusers import WanImageToVideoPipeline, WanTransformer3DModel
 from ucpe.adapters import load_adapter
 from ucpe.generation import CameraPipeline
 from ucpe.training.base_models import BaseModel, find_folder
+from ucpe.training.checkpoints import load_checkpoint
 from ucpe.training.denoiser import Batch
 from ucpe.training.dry_run import dry_run
 from ucpe.training.encoded import EncodedClips
@@ -157,6 +158,28 @@ def test_a_model_from_scratch_becomes_a_pipeline_that_generates(make_clips, t2v,
     assert video.frames.shape == (17, 64, 112, 3)
     state = json.loads((tmp_path / "run/recipe.json").read_text())
     assert state["train_base"] and state["ema"] == 0.999
+
+
+@pytest.mark.parametrize("adapter", ["camera", "recammaster"])
+def test_samples_are_made_with_the_averaged_weights_and_change_nothing(
+    tiny_recipe, t2v, clip_folder, tmp_path, adapter
+):
+    fields = {
+        "steps": 2,
+        "validate_every": 1,
+        "validation_clips": 1,
+        "sample_steps": 1,
+        "ema": 0.9,
+        "precision": "bf16",
+    }
+    for samples in (0, 1):
+        recipe = tiny_recipe(t2v, adapter=adapter, samples=samples, precision="bf16", **fields)
+        folders = {"validation": clip_folder, "cache": tmp_path / "cache"}
+        run(recipe, clip_folder, tmp_path / f"run{samples}", tracker=None, quiet=True, **folders)
+    plain, sampled = (load_checkpoint(tmp_path / f"run{samples}/checkpoints").tensors for samples in (0, 1))
+    assert all(torch.equal(value, sampled[name]) for name, value in plain.items())
+    videos = sorted(path.name for path in (tmp_path / "run1/samples").iterdir())
+    assert videos == ["step-0000001-0.mp4", "step-0000002-0.mp4"]
 
 
 def _source(folder):

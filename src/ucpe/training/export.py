@@ -6,13 +6,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import torch
 from accelerate import Accelerator
 from safetensors.torch import save_file
 from torch import Tensor
 
 from ucpe.adapters import Adapter
 from ucpe.adapters.attachment import TUNED_FILE
-from ucpe.training.base_models import BaseModel
+from ucpe.training.base_models import DTYPES, BaseModel
 from ucpe.training.checkpoints import gather
 from ucpe.training.denoiser import Denoiser
 from ucpe.training.encoded import EncodedClips
@@ -32,13 +33,16 @@ def video_sampler(
     def sample(step: int, trained: Denoiser) -> None:
         from ucpe.video import write_video
 
+        device = trained.transformer.device
+        pipe.to(device)
         for index, clip in enumerate(chosen):
             camera = clip.camera[: recipe.frames]
             image = None
             if trained.concatenates_image:
                 number = clips.numbers[index]
                 image = clips.source.video(number, recipe.frames, recipe.height, recipe.width)[0].numpy()
-            video = pipe(clip.caption, camera, image=image, height=recipe.height, width=recipe.width, seed=index)
+            with torch.autocast(device.type, DTYPES[recipe.precision], enabled=recipe.precision != "no"):
+                video = pipe(clip.caption, camera, image=image, height=recipe.height, width=recipe.width, seed=index)
             write_video(output / SAMPLES / f"step-{step:07d}-{index}.mp4", video.frames, camera.fps)
 
     return sample
