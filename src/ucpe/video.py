@@ -76,7 +76,8 @@ class Frame:
         frame = self._frame
         if frame.format.name not in ("yuv420p", "yuvj420p"):
             frame = frame.reformat(format="yuv420p")
-        return Planes(*(_view(plane) for plane in frame.planes), full_range=int(self._frame.color_range) == FULL)
+        luma, blue, red = (_view(plane) for plane in frame.planes)
+        return Planes(luma, blue, red, int(self._frame.color_range) == FULL)
 
 
 def probe_video(path: str | Path) -> VideoInfo:

@@ -199,7 +199,7 @@ class WorldSource:
         directions = lens.rays(48, 96, dtype=torch.float64).directions.numpy()
         spots = positions[:: max(frames // 4, 1)]
         depth = np.stack([world.depth((spot, directions, None), threads=1) for spot in spots])
-        return Path3D(erp, rotations, near_plane_depth(depth), seed, (world.kind, world.ground))
+        return Path3D(erp, rotations, near_plane_depth(depth), seed, (f"{world.kind} {world.ground}",))
 
     def film(self, path: Path3D, takes: Sequence[Take], height: int, width: int, fps: float) -> list[str]:
         """Cast every take through its lens; the caption names what it shows."""

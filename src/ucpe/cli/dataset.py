@@ -1,0 +1,117 @@
+"""`ucpe dataset`: statistics, captions and export of a dataset."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+
+
+@dataclass
+class Stats:
+    """Numbers and the paper's figures of datasets, and of folders of RealEstate10K files beside them."""
+
+    folders: Annotated[tuple[Path, ...], tyro.conf.Positional]
+    """Dataset folders (ours or PanShot's), folders of RealEstate10K .txt files."""
+    output: Annotated[Path | None, tyro.conf.arg(aliases=["-o"])] = None
+    """Folder for the figures. [default: FIRST/statistics]"""
+    split: str | None = None
+
+
+@dataclass
+class Export:
+    """Write WebDataset shards: ID.mp4, ID.txt and ID.json in tar files."""
+
+    folder: Annotated[Path, tyro.conf.Positional]
+    output: Annotated[Path, tyro.conf.arg(aliases=["-o"])] = Path("shards")
+    shard_clips: int = 100
+    """Clips in each shard."""
+    split: str | None = None
+
+
+@dataclass
+class Caption:
+    """Caption the clips that have no caption, through an OpenAI-compatible endpoint (vLLM serves one)."""
+
+    folder: Annotated[Path, tyro.conf.Positional]
+    url: str
+    """Base address, e.g. http://localhost:8000/v1. The key is read from OPENAI_API_KEY."""
+    model: str
+    again: bool = False
+    """Also replace captions that are there."""
+    dry_run: bool = False
+    """Show what would be sent, and send nothing."""
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Parse the command line and run the subcommand."""
+    command = tyro.extras.subcommand_cli_from_dict(
+        {"stats": Stats, "export": Export, "caption": Caption}, args=arguments, prog="ucpe dataset"
+    )
+    if isinstance(command, Stats):
+        stats(command)
+    elif isinstance(command, Export):
+        from ucpe.synthesis.dataset import export_webdataset, open_dataset
+
+        shards = export_webdataset(open_dataset(command.folder, command.split), command.output, command.shard_clips)
+        print(f"{command.output}: {len(shards)} shards")
+    else:
+        caption(command.folder, command.url, command.model, again=command.again, dry_run=command.dry_run)
+
+
+def stats(command: Stats) -> None:
+    """Print and draw the statistics of folders."""
+    from ucpe.synthesis.dataset import open_dataset
+    from ucpe.synthesis.statistics import contact_sheet, draw_categories, draw_statistics, gather
+
+    gathered = [gather(folder, command.split) for folder in command.folders]
+    output = command.output or command.folders[0] / "statistics"
+    draw_statistics(gathered, output / "cameras.png")
+    written = ["cameras.png"]
+    for folder, values in zip(command.folders, gathered):
+        if values.categories:
+            draw_categories(values, output / f"categories-{values.name}.png")
+            written.append(f"categories-{values.name}.png")
+        if values.variants:
+            contact_sheet(open_dataset(folder, command.split), output / f"sheet-{values.name}.png")
+            written.append(f"sheet-{values.name}.png")
+    for values in gathered:
+        print(f"{values.name}: {json.dumps(values.summary(), indent=2)}")
+    print(f"{output}: {', '.join(written)}")
+
+
+def caption(folder: Path, url: str, model: str, *, again: bool = False, dry_run: bool = False) -> None:
+    """Caption a dataset, or show the first request."""
+    from ucpe.synthesis.captions import EndpointCaptioner, caption_dataset
+    from ucpe.synthesis.dataset import open_dataset
+
+    captioner = EndpointCaptioner(url, model)
+    if dry_run:
+        dataset = open_dataset(folder)
+        waiting = [index for index in range(len(dataset)) if again or not dataset.clip(index).caption]
+        print(f"{len(waiting)} of {len(dataset)} clips would be sent to {url}")
+        if waiting:
+            body = captioner.request(dataset.clip(waiting[0]).video)
+            images = body["messages"][1]["content"][:-1]
+            size = len(json.dumps(body)) / 1024
+            print(f"each as {len(images)} JPEG images of {captioner.height} rows, {size:.0f} kB; the words:")
+            print(f"  {body['messages'][0]['content']}\n  {body['messages'][1]['content'][-1]['text']}")
+        return
+    from rich.progress import Progress
+
+    with Progress() as bar:
+        task = bar.add_task("captions", total=None)
+        failures = caption_dataset(
+            folder,
+            captioner,
+            again=again,
+            progress=lambda done, total: bar.update(task, completed=done, total=total),
+        )
+    for name, reason in failures.items():
+        print(f"  {name}: {reason}")
+    if failures:
+        raise ValueError(f"{len(failures)} clips have no caption; run again to continue with them")

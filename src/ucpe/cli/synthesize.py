@@ -1,0 +1,85 @@
+"""`ucpe synthesize`: make camera-diverse training clips."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+
+
+@dataclass
+class Synthesize:
+    """Film clips with diverse cameras from 360 degree footage or procedural worlds.
+
+    Interrupted in any way, the same command continues. The same seed and sources give the same bytes.
+    """
+
+    sources: Annotated[tuple[str, ...], tyro.conf.Positional]
+    """worlds[:outdoor|indoor][:moving]; a panoramic video with poses beside it (NAME.npy, .txt, .json); a folder of
+    these; or a .jsonl with one source a line."""
+    output: Annotated[Path, tyro.conf.arg(aliases=["-o"])] = Path("dataset")
+    """Folder to write: metadata.parquet and videos/."""
+    clips: int = 200
+    seed: int = 0
+    frames: int = 81
+    height: int = 480
+    width: int = 832
+    fps: float = 16.0
+    families: tuple[str, ...] = ("pinhole", "wide", "fisheye", "extreme-fisheye")
+    """Lens families to draw from."""
+    test_share: float = 0.0
+    """Share of the paths that go to the split "test"."""
+    workers: int = 1
+    """Processes that film."""
+    caption_url: str | None = None
+    """OpenAI-compatible endpoint that captions clips without a caption, e.g. http://localhost:8000/v1"""
+    caption_model: str = ""
+    """Model the endpoint should use."""
+    dry_run: bool = False
+    """Film, but only show what would be sent to the endpoint."""
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Parse the command line and film."""
+    options = tyro.cli(Synthesize, args=arguments, prog="ucpe synthesize")
+    from rich.progress import MofNCompleteColumn, Progress, TimeRemainingColumn
+
+    from ucpe.synthesis.clips import ClipSettings, synthesize
+
+    if options.caption_url and not options.caption_model:
+        raise ValueError("--caption-url needs --caption-model")
+    settings = ClipSettings(
+        seed=options.seed,
+        frames=options.frames,
+        height=options.height,
+        width=options.width,
+        fps=options.fps,
+        families=options.families,
+        test_share=options.test_share,
+    )
+    with Progress(*Progress.get_default_columns()[:2], MofNCompleteColumn(), TimeRemainingColumn()) as bar:
+        task = bar.add_task("paths, four clips each", total=None)
+        summary = synthesize(
+            options.sources,
+            options.output,
+            options.clips,
+            settings,
+            workers=options.workers,
+            progress=lambda done, total: bar.update(task, completed=done, total=total),
+        )
+    print(f"{options.output}: {summary.clips} clips, {summary.made} of them made now")
+    for title, problems in (("sources set aside", summary.set_aside), ("not filmed", summary.failed)):
+        if problems:
+            print(f"{title}: {len(problems)}")
+            for name, reason in problems.items():
+                print(f"  {name}: {reason}")
+    if options.caption_url:
+        from ucpe.cli.dataset import caption
+
+        caption(options.output, options.caption_url, options.caption_model, dry_run=options.dry_run)
+    if summary.clips < options.clips:
+        sys.exit(1)

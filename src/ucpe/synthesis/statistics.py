@@ -1,0 +1,335 @@
+"""What a dataset covers, in numbers and in the paper's figures (supplement A.5).
+
+`ucpe dataset stats` runs this on our datasets, on PanShot, and on a folder of RealEstate10K files for comparison.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from textwrap import shorten
+from typing import Any
+
+import numpy as np
+import torch
+
+from ucpe.lenses import FAMILIES
+from ucpe.synthesis.dataset import ClipDataset, open_dataset
+from ucpe.trajectories import Trajectory
+
+FRAMES = 81
+"""Frames over which RealEstate10K paths are compared; shorter ones are left out, as in the paper."""
+
+INK, GRID, ACCENT = "#22303c", "#d8dee4", "#c8553d"
+FAMILY_COLORS = {"pinhole": "#3d6cb3", "wide": "#3a9a73", "fisheye": "#dd9a2f", "extreme-fisheye": "#c8553d"}
+
+
+@dataclass(frozen=True)
+class Statistics:
+    """Numbers of a dataset, one entry a clip."""
+
+    name: str
+    directions: np.ndarray  # (M,) degrees to the right of the first camera's heading, of clips that move
+    distances: np.ndarray  # (C,) near-plane depths from first to last camera
+    yfov: np.ndarray  # (C,) degrees
+    xfov: np.ndarray  # (C,) degrees
+    xi: np.ndarray  # (C,) NaN for lenses that are no UCM
+    pitch: np.ndarray  # (C,) degrees, first camera; NaN where the world's vertical is not known
+    roll: np.ndarray  # (C,) degrees, likewise
+    families: dict[str, int]
+    variants: dict[str, int]
+    categories: dict[str, int]
+    """Clips by category."""
+    categories_before: dict[str, int]
+    """Sources by category."""
+    left_out: int = 0
+
+    @property
+    def clips(self) -> int:
+        """How many clips there are."""
+        return len(self.distances)
+
+    def summary(self) -> dict[str, Any]:
+        """A few numbers to print or save."""
+        forward = float((np.abs(self.directions) < 45).mean()) if len(self.directions) else float("nan")
+
+        def spread(values: np.ndarray) -> list[float]:
+            values = values[np.isfinite(values)]
+            return [round(float(value), 2) for value in np.percentile(values, [5, 50, 95])] if len(values) else []
+
+        return {
+            "clips": self.clips,
+            "left_out": self.left_out,
+            "forward_share": round(forward, 3),
+            "distance_5_50_95": spread(self.distances),
+            "yfov_5_50_95": spread(self.yfov),
+            "xfov_5_50_95": spread(self.xfov),
+            "pitch_5_50_95": spread(self.pitch),
+            "roll_5_50_95": spread(self.roll),
+            "families": self.families,
+            "variants": self.variants,
+            "categories": self.categories,
+        }
+
+
+def gather(path: str | Path, split: str | None = None) -> Statistics:
+    """Statistics of a dataset folder (ours or PanShot's) or of a folder of RealEstate10K files."""
+    path = Path(path)
+    texts = sorted(path.glob("*.txt")) if path.is_dir() else []
+    if texts and not (path / "metadata.parquet").exists() and not (path / "PanShot").exists():
+        return gather_realestate(path, texts)
+    return gather_clips(path.name, open_dataset(path, split), _sources_before(path))
+
+
+def gather_clips(name: str, dataset: ClipDataset, before: dict[str, int] | None = None) -> Statistics:
+    """Statistics of clips; reads no video."""
+    clips = [dataset.clip(index) for index in range(len(dataset))]
+    if not clips:
+        raise ValueError(f"{name}: no clips")
+    lenses = [(clip.camera.lens, clip.height, clip.width) for clip in clips]
+    first = [clip.camera[0].angles for clip in clips]
+    directions, distances = _motion([clip.camera for clip in clips])
+    return Statistics(
+        name=name,
+        directions=directions,
+        distances=distances,
+        yfov=np.array([float(lens.yfov(height, width).mean()) for lens, height, width in lenses]),
+        xfov=np.array([float(lens.xfov(height, width).mean()) for lens, height, width in lenses]),
+        xi=np.array([_xi(lens) for lens, _, _ in lenses]),
+        pitch=np.array([float(angles.pitch[0]) for angles in first]),
+        roll=np.array([float(angles.roll[0]) for angles in first]),
+        families=dict(Counter(clip.family for clip in clips)),
+        variants=dict(Counter(clip.variant for clip in clips)),
+        categories=dict(Counter(category for clip in clips for category in clip.categories)),
+        categories_before=before or {},
+    )
+
+
+def gather_realestate(path: Path, texts: Sequence[Path]) -> Statistics:
+    """Statistics of RealEstate10K files over their first 81 frames; gravity is not known there."""
+    cameras, left_out = [], 0
+    for text in texts:
+        try:
+            camera = Trajectory.load(text, format="realestate10k")
+        except ValueError:
+            continue
+        if len(camera) < FRAMES:
+            left_out += 1
+        else:
+            cameras.append(camera[:FRAMES])
+    if not cameras:
+        raise ValueError(f"{path}: no RealEstate10K file of at least {FRAMES} frames among {len(texts)} .txt files")
+    unknown = np.full(len(cameras), np.nan)
+    directions, distances = _motion([camera.relative_to_first() for camera in cameras])
+    return Statistics(
+        name=path.name,
+        directions=directions,
+        distances=distances,
+        yfov=np.array([float(camera.lens.yfov(720, 1280).mean()) for camera in cameras]),
+        xfov=np.array([float(camera.lens.xfov(720, 1280).mean()) for camera in cameras]),
+        xi=np.zeros(len(cameras)),
+        pitch=unknown,
+        roll=unknown,
+        families={"RealEstate10K": len(cameras)},
+        variants={},
+        categories={},
+        categories_before={},
+        left_out=left_out,
+    )
+
+
+def draw_statistics(statistics: Sequence[Statistics], path: str | Path) -> None:
+    """The paper's figures, one row a dataset: rose, vertical field of view, lens map, pitch and roll."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    rows = len(statistics)
+    figure = plt.figure(figsize=(15, 3.9 * rows), dpi=100, layout="constrained")
+    for row, values in enumerate(statistics):
+        rose = figure.add_subplot(rows, 4, 4 * row + 1, projection="polar")
+        _draw_rose(rose, values)
+        others = [figure.add_subplot(rows, 4, 4 * row + column) for column in (2, 3, 4)]
+        _draw_histogram(others[0], values.yfov, "vertical field of view (degrees)", np.arange(20, 201, 5))
+        _draw_lens_map(others[1], values)
+        _draw_attitude(others[2], values)
+        rose.set_title(f"{values.name}: {values.clips} clips\ntranslation direction", color=INK, fontsize=11, pad=14)
+    _save(figure, path)
+
+
+def draw_categories(statistics: Statistics, path: str | Path, most: int = 40) -> None:
+    """Category balance: shares of the sources before, and of the clips after."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    panels = [("before: sources", statistics.categories_before), ("after: clips", statistics.categories)]
+    panels = [(title, counts) for title, counts in panels if counts]
+    if not panels:
+        raise ValueError(f"{statistics.name}: its clips have no categories")
+    figure, axes = plt.subplots(
+        len(panels), 1, figsize=(12, 3 * len(panels)), dpi=100, squeeze=False, layout="constrained"
+    )
+    names = [name for name, _ in Counter(panels[0][1]).most_common(most)]
+    names += [name for name in panels[-1][1] if name not in names][: max(most - len(names), 0)]
+    for axis, (title, counts) in zip(axes[:, 0], panels):
+        shares = [100 * counts.get(name, 0) / sum(counts.values()) for name in names]
+        axis.bar(names, shares, color=FAMILY_COLORS["pinhole"])
+        axis.set_ylabel("share (%)", color=INK)
+        axis.set_title(title, color=INK, fontsize=11, loc="left")
+        axis.tick_params(axis="x", rotation=60 if len(names) > 8 else 0, labelsize=8)
+        _plain(axis)
+    _save(figure, path)
+
+
+def contact_sheet(dataset: ClipDataset, path: str | Path, rows: int = 8, columns: int = 4, width: int = 260) -> None:
+    """First frames of clips in a grid, the families mixed, each with its lens and caption."""
+    from PIL import Image, ImageDraw
+
+    chosen = _spread([dataset.clip(index).family for index in range(len(dataset))], rows * columns)
+    cells = []
+    for index in chosen:
+        clip = dataset.clip(index)
+        picture = Image.fromarray(dataset.video(index, frames=1)[0].numpy())
+        height = round(width * picture.height / picture.width)
+        cell = Image.new("RGB", (width, height + 32), "white")
+        cell.paste(picture.resize((width, height), Image.Resampling.LANCZOS))
+        draw = ImageDraw.Draw(cell)
+        lens = clip.camera.lens.parameters
+        words = f"{clip.family}  {clip.variant}"
+        if "xfov" in lens and "xi" in lens:
+            words += f"  {float(lens['xfov']):.0f}°, xi {float(lens['xi']):.2f}"
+        draw.text((2, height + 2), words, fill=INK)
+        draw.text((2, height + 16), shorten(clip.caption, width // 6, placeholder=" ..."), fill="#66727d")
+        cells.append(cell)
+    across = min(columns, len(cells))
+    tall = max(cell.height for cell in cells)
+    sheet = Image.new("RGB", (across * (width + 6) + 6, -(-len(cells) // across) * (tall + 4) + 6), "white")
+    for place, cell in enumerate(cells):
+        sheet.paste(cell, (6 + place % across * (width + 6), 6 + place // across * (tall + 4)))
+    _save(sheet, path)
+
+
+def _motion(cameras: Sequence[Trajectory]) -> tuple[np.ndarray, np.ndarray]:
+    """Horizontal direction of last minus first position, from the first camera's heading, and its length."""
+    directions, distances = [], []
+    for camera in cameras:
+        rotation, way = camera.rotations[0], camera.positions[-1] - camera.positions[0]
+        heading = float(torch.atan2(rotation[0, 2], rotation[2, 2]))
+        distance, level = float(way.norm()), float(torch.hypot(way[0], way[2]))
+        distances.append(distance)
+        if level > 0.02:
+            direction = np.degrees(float(torch.atan2(way[0], way[2])) - heading)
+            directions.append((direction + 180) % 360 - 180)
+    return np.array(directions), np.array(distances)
+
+
+def _xi(lens: Any) -> float:
+    if lens.kind == "pinhole":
+        return 0.0
+    return float(lens.parameters["xi"].mean()) if lens.kind == "ucm" else float("nan")
+
+
+def _sources_before(path: Path) -> dict[str, int]:
+    plan = path / ".synthesis" / "plan.json"
+    if not plan.is_file():
+        return {}
+    sources = json.loads(plan.read_text(encoding="utf-8"))["sources"]
+    return dict(Counter(category for source in sources for category in source["categories"]))
+
+
+def _spread(families: Sequence[str], count: int) -> list[int]:
+    """Indices of up to `count` clips, taking the families in turn."""
+    queues = {
+        name: [index for index, family in enumerate(families) if family == name] for name in dict.fromkeys(families)
+    }
+    names = sorted(queues, key=lambda name: list(FAMILIES).index(name) if name in FAMILIES else 99)
+    chosen: list[int] = []
+    while len(chosen) < count and any(queues.values()):
+        chosen += [queues[name].pop(0) for name in names if queues[name]]
+    return chosen[:count]
+
+
+def _draw_rose(axis: Any, values: Statistics) -> None:
+    bins = np.linspace(-180, 180, 25)
+    counts, _ = np.histogram(values.directions, bins)
+    axis.set_theta_zero_location("N")
+    axis.set_theta_direction(-1)
+    axis.bar(np.radians(bins[:-1] + 7.5), counts, width=np.radians(14), color=ACCENT, alpha=0.85)
+    axis.set_xticks(np.radians([0, 90, 180, 270]), ["forward", "right", "back", "left"], fontsize=8, color=INK)
+    axis.set_yticklabels([])
+    axis.grid(color=GRID)
+    axis.spines["polar"].set_color(GRID)
+
+
+def _draw_histogram(axis: Any, values: np.ndarray, label: str, bins: np.ndarray) -> None:
+    values = values[np.isfinite(values)]
+    axis.hist(
+        values, bins=bins, color=FAMILY_COLORS["pinhole"], weights=np.full(len(values), 100 / max(len(values), 1))
+    )
+    axis.set_xlabel(label, color=INK)
+    axis.set_ylabel("share (%)", color=INK)
+    _plain(axis)
+
+
+def _draw_lens_map(axis: Any, values: Statistics) -> None:
+    for family in FAMILIES.values():
+        color = FAMILY_COLORS[family.name]
+        size = (family.xfov[1] - family.xfov[0], max(family.xi[1] - family.xi[0], 0.03))
+        axis.add_patch(_rectangle((family.xfov[0], family.xi[0]), size, color))
+        axis.annotate(family.name, (family.xfov[0] + 1, family.xi[1] + 0.03), fontsize=8, color=color)
+    axis.scatter(values.xfov, values.xi, s=6, color=INK, alpha=0.6, linewidths=0)
+    axis.set_xlim(min(85, np.nanmin(values.xfov) - 5), 205)
+    axis.set_ylim(-0.1, 2.5)
+    axis.set_xlabel("horizontal field of view (degrees)", color=INK)
+    axis.set_ylabel("distortion ξ", color=INK)
+    _plain(axis)
+
+
+def _draw_attitude(axis: Any, values: Statistics) -> None:
+    known = np.isfinite(values.pitch)
+    if known.any():
+        axis.scatter(values.roll[known], values.pitch[known], s=6, color=ACCENT, alpha=0.6, linewidths=0)
+    else:
+        axis.text(0, 0, "the vertical is not known", ha="center", color="#8a949e")
+    axis.set_xlim(-90, 90)
+    axis.set_ylim(-90, 90)
+    axis.set_xticks(range(-90, 91, 45))
+    axis.set_yticks(range(-90, 91, 45))
+    axis.set_xlabel("roll of the first frame (degrees)", color=INK)
+    axis.set_ylabel("pitch (degrees)", color=INK)
+    _plain(axis)
+
+
+def _rectangle(corner: tuple[float, float], size: tuple[float, float], color: str) -> Any:
+    from matplotlib.patches import Rectangle
+
+    return Rectangle(corner, *size, facecolor=color, alpha=0.18, edgecolor=color)
+
+
+def _plain(axis: Any) -> None:
+    axis.grid(color=GRID, linewidth=0.6)
+    axis.set_axisbelow(True)
+    axis.tick_params(colors=INK)
+    for side in ("top", "right"):
+        axis.spines[side].set_visible(False)
+
+
+def _save(picture: Any, path: str | Path) -> None:
+    """Write a figure or an image in one step."""
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_name(f".{path.stem}.partial{path.suffix}")
+    if hasattr(picture, "savefig"):
+        import matplotlib.pyplot as plt
+
+        picture.savefig(partial)
+        plt.close(picture)
+    else:
+        picture.save(partial)
+    partial.replace(path)
