@@ -87,7 +87,11 @@ class _Loader(yaml.SafeLoader):
     """Safe YAML that takes OpenCV's matrices as mappings."""
 
 
-_Loader.add_constructor("tag:yaml.org,2002:opencv-matrix", lambda loader, node: loader.construct_mapping(node, deep=True))
+def _construct_matrix(loader: yaml.SafeLoader, node: yaml.MappingNode) -> dict[Any, Any]:
+    return loader.construct_mapping(node, deep=True)
+
+
+_Loader.add_constructor("tag:yaml.org,2002:opencv-matrix", _construct_matrix)
 
 
 def read_mapping(path: Path) -> dict[str, Any]:
