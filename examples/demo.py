@@ -8,14 +8,21 @@ from pathlib import Path
 import numpy as np
 from rich.progress import track
 
-from ucpe.cli import lens as lens_command
-from ucpe.lenses import FAMILIES
+from ucpe.encodings import lat_up_map
+from ucpe.lenses import FAMILIES, BrownConrady, Equirectangular, KannalaBrandt, OmniStereo
+from ucpe.lenses.show import display_size, draw_lens, save_picture
 from ucpe.synthesis.worlds import World, render_clip
 from ucpe.trajectories import Trajectory
 from ucpe.trajectories.show import show_trajectory
 from ucpe.video import write_video
 
-LENSES = (*FAMILIES, "kannala_brandt", "brown_conrady", "equirectangular")
+LENSES = {
+    **{name: family.typical() for name, family in FAMILIES.items()},
+    "kannala-brandt": KannalaBrandt(xfov=170, k1=0.03, k2=-0.01),
+    "brown-conrady": BrownConrady(xfov=100, k1=-0.2, k2=0.03),
+    "equirectangular": Equirectangular(),
+    "omni-stereo": OmniStereo(baseline=0.3),
+}
 MOVES = ("orbit", "dolly-in", "crane-up", "spiral", "handheld", "dolly-zoom")
 SEED, FRAMES, FPS, HEIGHT, WIDTH = 5, 33, 16, 240, 416
 
@@ -37,8 +44,12 @@ def main() -> None:
         write_video(output / f"world-{family.name}.mp4", clip.color, FPS)
         rows.append((family.name, camera, clip.color))
     draw_sheet(rows, output / "world.png")
-    for name in track(LENSES, "lenses"):
-        lens_command.main(["show", name, "-o", str(output / f"lens-{name}.png"), "--pitch", "-10", "--roll", "10"])
+    tilted = Trajectory.static(FAMILIES["wide"].typical(), frames=1, pitch=-10, roll=10).c2w
+    for name, lens in track(LENSES.items(), "lenses"):
+        width = 960 if name in ("equirectangular", "omni-stereo") else 832
+        lat_up = lat_up_map(lens, tilted, *display_size(480, width))[0]
+        picture = draw_lens(lens, lat_up, tilted[0], width=width, title=name, subtitle="pitched -10°, rolled 10°")
+        save_picture(picture, output / f"lens-{name}.png")
     for name in track(MOVES, "moves"):
         camera = Trajectory.move(name, FAMILIES["wide"].typical())
         show_trajectory(camera, output / f"move-{name}.png", title=name)
