@@ -31,7 +31,7 @@ TRANSFORMERS: dict[str, dict[str, Any]] = {
 }
 """Constructor arguments of published transformers, to size a run before they are downloaded."""
 
-DTYPES = {"no": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
+DTYPES = {"no": torch.float32, "bf16": torch.bfloat16}
 
 
 class BaseModel:

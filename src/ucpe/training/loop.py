@@ -220,6 +220,5 @@ def _not_finite(
     return (
         f"at step {step} the loss is {loss} and the gradient's norm {norm}. The state before that step is kept in "
         f"{output / CHECKPOINTS}. The clips of the step were {'; '.join(names)}. If one of them is damaged, leave it "
-        "out; otherwise train into another folder with a lower learning_rate or gradient_clip, or precision bf16 "
-        "instead of fp16."
+        "out; otherwise train into another folder with a lower learning_rate or gradient_clip."
     )

@@ -54,7 +54,7 @@ class Recipe:
     betas: tuple[float, float] = (0.9, 0.999)
     gradient_clip: float = 1.0
     """Largest norm of the gradient."""
-    precision: Literal["no", "bf16", "fp16"] = "bf16"
+    precision: Literal["no", "bf16"] = "bf16"
     """Autocast dtype of the forward pass; trained weights and their optimizer state stay in float32."""
     gradient_checkpointing: bool = True
     ema: float = 0.0
