@@ -163,6 +163,7 @@ class ColmapEstimator:
         pairing.overlap, pairing.num_threads = self.settings.overlap, self.settings.threads
         verification = pycolmap.TwoViewGeometryOptions()
         verification.ransac.random_seed = self.settings.seeds[0]
+        verification.max_H_inlier_ratio = 1.0  # never from a homography: its two poses explain a flat scene equally
         pycolmap.match_sequential(database, matching, pairing, verification, device=pycolmap.Device.cpu)
         return counts
 

@@ -27,19 +27,25 @@ from ucpe.evaluation.estimators.base import (
     PoseEstimate,
     angles_of_up,
 )
-from ucpe.evaluation.estimators.desk_model import HEIGHT, WIDTH, DeskCalibrator, DeskMotion
+from ucpe.evaluation.estimators.desk_model import HEIGHT, WIDTH, DeskCalibrator, DeskMotion, ray_motion
 from ucpe.evaluation.estimators.desk_training import DeskTraining, train
 from ucpe.evaluation.protocols import PROTOCOLS
 from ucpe.lenses import UCM, Lens
 from ucpe.synthesis.desk_clips import FPS, DeskClips
 from ucpe.trajectories import Trajectory
-from ucpe.trajectories.rotations import pose_matrix, rotation_exp
+from ucpe.trajectories.rotations import invert_pose, pose_matrix, rotation_angle, slerp
 
 WEIGHTS = Path(__file__).parent / "desk_estimators.safetensors"
 """Weights of both networks in half precision, with their own errors on held-out worlds."""
 
 ASPECT_TOLERANCE = 0.06
 """How far, relatively, a video's aspect ratio may be from 7:4."""
+
+STRIDE = 4
+"""Frames between anchors of a path."""
+
+LARGEST_DISAGREEMENT = 1.5
+"""Degrees between a chain of motions and the motion over STRIDE frames, above which the chain is kept."""
 
 NOTE = "for videos of the desk model only"
 
@@ -88,28 +94,28 @@ class DeskMotionEstimator:
         return self.metadata["floors"]["pose"]
 
 
-def desk_frames(clip: Clip) -> Tensor:
-    """Frames (N, 3, HEIGHT, WIDTH) in [-1, 1] of a clip, resized if its shape is that of the desk model."""
+def desk_frames(clip: Clip) -> np.ndarray:
+    """Frames (N, HEIGHT, WIDTH, 3) uint8 of a clip, resized if its shape is that of the desk model."""
     import cv2
 
     if abs(clip.width / clip.height * HEIGHT / WIDTH - 1) > ASPECT_TOLERANCE:
         raise EstimationFailure(
             f"the desk estimators take 7:4 videos of the desk model, this one is {clip.width} x {clip.height}"
         )
-    frames = clip.frames
-    if frames.shape[1:3] != (HEIGHT, WIDTH):
-        frames = np.stack([cv2.resize(frame, (WIDTH, HEIGHT), interpolation=cv2.INTER_AREA) for frame in frames])
-    return torch.from_numpy(np.ascontiguousarray(frames)).movedim(-1, 1).float() / 127.5 - 1
+    if clip.frames.shape[1:3] == (HEIGHT, WIDTH):
+        return clip.frames
+    return np.stack([cv2.resize(frame, (WIDTH, HEIGHT), interpolation=cv2.INTER_AREA) for frame in clip.frames])
 
 
 @torch.no_grad()
 def calibrate(
     network: DeskCalibrator,
-    frames: Tensor,  # (N, 3, HEIGHT, WIDTH)
+    frames: np.ndarray,  # (N, HEIGHT, WIDTH, 3) uint8
 ) -> Calibration:
     """Orientation and UCM lens of every frame; each frame is averaged with its mirror image."""
-    up, xfov, xi = (value.double() for value in network(frames))
-    mirrored, mirrored_xfov, mirrored_xi = (value.double() for value in network(frames.flip(-1)))
+    pictures = torch.from_numpy(np.ascontiguousarray(frames)).movedim(-1, 1).float() / 127.5 - 1
+    up, xfov, xi = (value.double() for value in network(pictures))
+    mirrored, mirrored_xfov, mirrored_xi = (value.double() for value in network(pictures.flip(-1)))
     up = up + mirrored * torch.tensor([-1.0, 1.0, 1.0], dtype=torch.float64)
     xfov = ((xfov + mirrored_xfov) / 2).clamp(20, 220)
     xi = ((xi + mirrored_xi) / 2).clamp(0, 3)
@@ -126,27 +132,39 @@ def calibrate(
 @torch.no_grad()
 def track(
     network: DeskMotion,
-    frames: Tensor,  # (N, 3, HEIGHT, WIDTH)
+    frames: np.ndarray,  # (N, HEIGHT, WIDTH, 3) uint8
     lens: Lens,  # batch shape () or (N,)
 ) -> Tensor:
-    """Poses (N, 4, 4) float64 in near-plane depths, the first the identity; chains motions between neighbours.
+    """Poses (N, 4, 4) float64 in near-plane depths, the first the identity.
 
-    Every motion is the mean of a forward and a backward look.
+    Motions between neighbours are chained; motions over STRIDE frames, which drift less, replace the chain where the
+    two agree.
     """
     if len(frames) < 2:
         raise EstimationFailure("motion needs at least two frames")
-    per_frame = lens if lens.batch_shape else lens.expand(len(frames))
-    rays = per_frame.rays(HEIGHT // 4, WIDTH // 4)
-    planes = torch.cat([rays.directions * rays.valid[..., None], rays.valid[..., None]], -1).movedim(-1, 1).float()
-    turn, shift = network(frames[:-1], frames[1:], planes[:-1])
-    back_turn, back_shift = network(frames[1:], frames[:-1], planes[1:])
-    turn = torch.deg2rad((turn - back_turn) / 2).double()
-    rotation = rotation_exp(turn)
-    shift = (shift.double() - (rotation @ back_shift.double()[..., None])[..., 0]) / 2
+    steps = _motions(network, frames, lens, 1)
+    leaps = _motions(network, frames[::STRIDE], lens[::STRIDE] if lens.batch_shape else lens, 1)
     poses = [torch.eye(4, dtype=torch.float64)]
-    for motion in pose_matrix(rotation, shift):
-        poses.append(poses[-1] @ motion)
+    for index, step in enumerate(steps, start=1):
+        poses.append(poses[-1] @ step)
+        if index % STRIDE == 0:
+            anchor, leap = poses[index - STRIDE], leaps[index // STRIDE - 1]
+            if rotation_angle((invert_pose(anchor) @ poses[index])[:3, :3].mT @ leap[:3, :3]) < LARGEST_DISAGREEMENT:
+                poses[index] = anchor @ leap
     return torch.stack(poses)
+
+
+def _motions(network: DeskMotion, frames: np.ndarray, lens: Lens, step: int) -> Tensor:
+    """Motions (N - step, 4, 4) between frames, each the mean of a look forwards and a look backwards."""
+    if len(frames) <= step:
+        return torch.zeros(0, 4, 4, dtype=torch.float64)
+    per_frame = (lens if lens.batch_shape else lens.expand(len(frames))).to(torch.float64)
+    lenses = per_frame[:-step], per_frame[step:]
+    turn, shift = network(ray_motion(frames[:-step], frames[step:], *lenses))
+    back_turn, back_shift = network(ray_motion(frames[step:], frames[:-step], *reversed(lenses)))
+    rotation = slerp(turn.double(), back_turn.double().mT, torch.full((len(turn),), 0.5, dtype=torch.float64))
+    shift = (shift.double() - (rotation @ back_shift.double()[..., None])[..., 0]) / 2
+    return pose_matrix(rotation, shift)
 
 
 def floors_of(calibrator: nn.Module, motion: nn.Module, clips: DeskClips) -> dict[str, dict[str, float]]:
@@ -155,7 +173,7 @@ def floors_of(calibrator: nn.Module, motion: nn.Module, clips: DeskClips) -> dic
     calibration: list[dict[str, float]] = []
     pose: list[dict[str, float]] = []
     for index in range(len(clips.video)):
-        frames = clips.video[index].movedim(-1, 1).float() / 127.5 - 1
+        frames = clips.video[index].numpy()
         camera = Trajectory(clips.c2w[index].double(), clips.lens(index), FPS)
         wanted = commanded_calibration(camera, "ucm", HEIGHT, WIDTH)
         calibration.append(calibration_errors(calibrate(calibrator, frames), wanted))  # type: ignore[arg-type]

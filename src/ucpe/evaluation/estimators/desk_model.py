@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import math
-from functools import cache
+from typing import NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor, nn
+
+from ucpe.lenses import Lens
+from ucpe.lenses.base import pixel_grid
+from ucpe.trajectories.rotations import rotation_exp
 
 HEIGHT, WIDTH = 64, 112
 """Frame size that the networks take."""
@@ -14,11 +19,24 @@ HEIGHT, WIDTH = 64, 112
 XFOV_CENTRE, XFOV_SPREAD, XI_SPREAD = 140.0, 35.0, 0.8
 """Offsets and units (degrees, xi) in which the field of view and distortion are regressed."""
 
-SEARCH = 4
-"""Feature cells (of 4 pixels) in each direction over which frames are compared."""
+CORRECTION_UNIT, TRANSLATION_UNIT = 0.5, 0.1
+"""Degrees and near-plane depths in which the correction of the rotation and the translation are regressed."""
 
-ROTATION_UNIT, TRANSLATION_UNIT = 5.0, 0.1
-"""Degrees and near-plane depths in which motion between frames is regressed."""
+FLOW_ENLARGED = 3
+"""Factor by which frames are enlarged for optical flow."""
+
+LEAST_RESIDUAL = 0.004
+"""Radians that rays may disagree by before they count less."""
+
+PARALLAX_GAIN = 20.0
+"""Factor on what the rotation leaves unexplained, as the network sees it."""
+
+
+class RayMotion(NamedTuple):
+    """What optical flow says about two frames."""
+
+    rotation: Tensor  # (B, 3, 3) from the second camera's frame to the first's
+    planes: Tensor  # (B, 8, HEIGHT // 4, WIDTH // 4): unexplained motion (3), rays (3), seen, agreement
 
 
 class DeskCalibrator(nn.Module):
@@ -49,36 +67,30 @@ class DeskCalibrator(nn.Module):
 
 
 class DeskMotion(nn.Module):
-    """Two frames and the rays of their lens -> rotation and translation of the second camera in the first's frame."""
+    """How rays moved between two frames -> rotation and translation of the second camera in the first's frame.
 
-    def __init__(self, width: int = 24, features: int = 32):
+    The rotation is that which explains most of the rays (`ray_motion`), corrected by the network, which sees the rest.
+    """
+
+    def __init__(self, width: int = 64):
         super().__init__()
-        self.encode = nn.Sequential(
-            _convolution(3, width, stride=2),
-            _convolution(width, 2 * width, stride=2),
-            nn.Conv2d(2 * width, features, 3, padding=1),
+        self.features = nn.Sequential(
+            _convolution(8, width // 2, kernel=1),
+            _convolution(width // 2, width, stride=2),
+            Residual(width),
+            _convolution(width, width, stride=2),
+            nn.Conv2d(width, 16, 1),
         )
-        cells = (2 * SEARCH + 1) ** 2
-        self.decode = nn.Sequential(
-            _convolution(cells + 4 + features, 64, kernel=1),
-            _convolution(64, 64),
-            _convolution(64, 80, stride=2),
-            Residual(80),
-            _convolution(80, 80, stride=2),
-            nn.Conv2d(80, 16, 1),
-        )
-        self.head = nn.Sequential(nn.Linear(16 * (HEIGHT // 16) * (WIDTH // 16), 128), nn.SiLU(), nn.Linear(128, 6))
+        last = nn.Linear(96, 6)
+        nn.init.zeros_(last.weight)
+        nn.init.zeros_(last.bias)
+        self.head = nn.Sequential(nn.Linear(16 * (HEIGHT // 16) * (WIDTH // 16), 96), nn.SiLU(), last)
 
-    def forward(
-        self,
-        first: Tensor,  # (B, 3, HEIGHT, WIDTH) in [-1, 1]
-        second: Tensor,  # (B, 3, HEIGHT, WIDTH)
-        rays: Tensor,  # (B, 4, HEIGHT // 4, WIDTH // 4): direction and validity
-    ) -> tuple[Tensor, Tensor]:
-        """Rotation vectors (B, 3) in degrees and translations (B, 3) in near-plane depths."""
-        before, after = self.encode(torch.cat([first, second])).chunk(2)
-        raw = self.head(self.decode(torch.cat([correlation(before, after), rays, before], dim=1)).flatten(1))
-        return ROTATION_UNIT * raw[:, :3], TRANSLATION_UNIT * raw[:, 3:]
+    def forward(self, motion: RayMotion) -> tuple[Tensor, Tensor]:
+        """Rotations (B, 3, 3) and translations (B, 3) in near-plane depths."""
+        raw = self.head(self.features(motion.planes).flatten(1)).float()
+        rotation = motion.rotation @ rotation_exp(torch.deg2rad(CORRECTION_UNIT * raw[:, :3])).to(motion.rotation)
+        return rotation, TRANSLATION_UNIT * raw[:, 3:]
 
 
 class Residual(nn.Module):
@@ -93,17 +105,53 @@ class Residual(nn.Module):
         return x + self.body(x)
 
 
-def correlation(
-    before: Tensor,  # (B, C, H, W)
-    after: Tensor,  # (B, C, H, W)
+def ray_motion(
+    first: np.ndarray,  # (B, HEIGHT, WIDTH, 3) uint8
+    second: np.ndarray,  # (B, HEIGHT, WIDTH, 3) uint8
+    first_lens: Lens,  # batch shape (B,)
+    second_lens: Lens,  # batch shape (B,)
+) -> RayMotion:
+    """Dense optical flow between frames, as rays; and the rotation that explains most of them."""
+    flow = torch.from_numpy(np.stack([_flow(*pair) for pair in zip(first, second)])).double()
+    pixels = pixel_grid(HEIGHT // 4, WIDTH // 4, torch.float64).mul(4).expand_as(flow)
+    moved = pixels + flow
+    before = first_lens.unproject(pixels, HEIGHT, WIDTH)
+    after = second_lens.unproject(moved, HEIGHT, WIDTH)
+    inside = (moved >= 0).all(-1) & (moved[..., 0] <= WIDTH) & (moved[..., 1] <= HEIGHT)
+    seen = (before.valid & after.valid & inside).flatten(1)
+    start, end = before.directions.flatten(1, 2), after.directions.flatten(1, 2)
+    rotation, weight = robust_rotation(start, end, seen)
+    parallax = (end @ rotation.mT - start) * seen[..., None] * PARALLAX_GAIN
+    planes = torch.cat([parallax.clamp(-3, 3), start, seen[..., None], weight[..., None]], dim=-1)
+    return RayMotion(rotation, planes.mT.unflatten(2, (HEIGHT // 4, WIDTH // 4)).float())
+
+
+def robust_rotation(
+    start: Tensor,  # (B, M, 3) unit
+    end: Tensor,  # (B, M, 3) unit
+    seen: Tensor,  # (B, M) bool
+    rounds: int = 10,
+) -> tuple[Tensor, Tensor]:
+    """Rotations (B, 3, 3) that turn `end` into `start` for most pairs, and how far each pair agrees (B, M), 0 to 1."""
+    weight = seen.to(start)
+    rotation = torch.eye(3).to(start).expand(len(start), 3, 3)
+    for _ in range(rounds):
+        rotation = best_rotation(start, end, weight)
+        residual = (end @ rotation.mT - start).norm(dim=-1)
+        typical = residual.masked_fill(~seen, torch.nan).nanmedian(-1, keepdim=True).values.nan_to_num(1.0)
+        weight = seen / (1 + (residual / (1.5 * typical).clamp(min=LEAST_RESIDUAL)) ** 2) ** 2
+    return rotation, weight
+
+
+def best_rotation(
+    start: Tensor,  # (B, M, 3)
+    end: Tensor,  # (B, M, 3)
+    weight: Tensor,  # (B, M)
 ) -> Tensor:
-    """Scalar products (B, (2 SEARCH + 1)^2, H, W) of every cell with its neighbourhood in the other frame."""
-    height, width = before.shape[-2:]
-    before, after = (features / features.norm(dim=1, keepdim=True).clamp(min=1e-4) for features in (before, after))
-    product = before.flatten(2).mT @ after.flatten(2)
-    product = nn.functional.pad(product, (0, 1))  # one more cell: what lies outside the image
-    near = _neighbours(height, width, before.device).expand(len(product), -1, -1)
-    return 4 * product.gather(2, near).mT.unflatten(2, (height, width))
+    """Rotations (B, 3, 3) R that minimise sum weight |start - R end|^2."""
+    left, _, right = torch.linalg.svd((start * weight[..., None]).mT @ end)
+    sign = torch.linalg.det(left @ right)
+    return (left * torch.stack([torch.ones_like(sign), torch.ones_like(sign), sign], -1)[..., None, :]) @ right
 
 
 def with_coordinates(
@@ -118,15 +166,16 @@ def with_coordinates(
     return torch.cat([frames, planes], dim=1)
 
 
-@cache
-def _neighbours(height: int, width: int, device: torch.device) -> Tensor:
-    """Index (H * W, (2 SEARCH + 1)^2) of each cell's neighbours, H * W where they lie outside."""
-    rows, columns = torch.meshgrid(torch.arange(height), torch.arange(width), indexing="ij")
-    step = torch.arange(-SEARCH, SEARCH + 1)
-    down, right = torch.meshgrid(step, step, indexing="ij")
-    row, column = rows.reshape(-1, 1) + down.reshape(1, -1), columns.reshape(-1, 1) + right.reshape(1, -1)
-    inside = (row >= 0) & (row < height) & (column >= 0) & (column < width)
-    return torch.where(inside, row * width + column, height * width).to(device)
+def _flow(first: np.ndarray, second: np.ndarray) -> np.ndarray:
+    """Optical flow (HEIGHT // 4, WIDTH // 4, 2) in pixels between frames (HEIGHT, WIDTH, 3), averaged over cells."""
+    import cv2
+
+    size = (WIDTH * FLOW_ENLARGED, HEIGHT * FLOW_ENLARGED)
+    grey = [cv2.cvtColor(np.ascontiguousarray(frame), cv2.COLOR_RGB2GRAY) for frame in (first, second)]
+    large = [cv2.resize(frame, size, interpolation=cv2.INTER_CUBIC) for frame in grey]
+    search = cv2.DISOpticalFlow.create(cv2.DISOPTICAL_FLOW_PRESET_FAST)
+    flow = search.calc(large[0], large[1], np.zeros((*size[::-1], 2), np.float32))
+    return cv2.resize(flow, (WIDTH // 4, HEIGHT // 4), interpolation=cv2.INTER_AREA) / FLOW_ENLARGED
 
 
 def _convolution(inputs: int, outputs: int, stride: int = 1, kernel: int = 3) -> nn.Sequential:

@@ -15,21 +15,22 @@ import torch
 from torch import Tensor, nn
 
 from ucpe.evaluation.estimators.desk_model import (
+    CORRECTION_UNIT,
     HEIGHT,
-    ROTATION_UNIT,
     TRANSLATION_UNIT,
     WIDTH,
     XFOV_SPREAD,
     XI_SPREAD,
     DeskCalibrator,
     DeskMotion,
+    ray_motion,
 )
 from ucpe.lenses import UCM
 from ucpe.synthesis.desk_clips import VALIDATION_SEED, DeskClips, load_shard, render_shard
 from ucpe.trajectories.rotations import rotation_log
 
 MIRROR = (-1.0, 1.0, 1.0)
-"""What a picture flipped left to right does to directions and translations; rotation vectors change the other signs."""
+"""What a picture flipped left to right does to directions."""
 
 
 @dataclass(frozen=True)
@@ -38,8 +39,8 @@ class DeskTraining:
 
     shards: int = 32
     """Training shards of 256 clips, rendered where they are missing."""
-    calibrator_steps: int = 4000
-    motion_steps: int = 3000
+    calibrator_steps: int = 2200
+    motion_steps: int = 1500
     batch: int = 64
     learning_rate: float = 2e-3
     batches_per_shard: int = 6
@@ -87,34 +88,25 @@ def calibration_loss(network: nn.Module, clips: DeskClips, generator: np.random.
 
 
 def motion_loss(network: nn.Module, clips: DeskClips, generator: np.random.Generator, batch: int) -> Tensor:
-    """Robust loss of the rotation and translation between frames 0 to 2 apart, in either order."""
+    """Robust loss of the rotation and translation between frames up to 4 apart, in either order."""
     clip, first = _draw(clips, generator, batch)
-    step = torch.from_numpy(generator.choice([-2, -1, 0, 1, 2], batch, p=[0.2, 0.25, 0.1, 0.25, 0.2]))
+    step = torch.from_numpy(generator.choice([0, 1, 2, 4], batch, p=[0.05, 0.5, 0.25, 0.2]))
+    step = step * torch.from_numpy(generator.choice([-1, 1], batch))
     second = (first + step).clamp(0, clips.video.shape[1] - 1)
-    mirrored = torch.from_numpy(generator.random(batch) < 0.5)
-    pictures = [_pictures(clips, clip, frame) for frame in (first, second)]
-    before, after = _augmented(pictures, mirrored, generator)
-    rotation, translation = network(before, after, ray_planes(clips.xfov[clip], clips.xi[clip]))
-    start, end = clips.c2w[clip, first], clips.c2w[clip, second]
-    turn = torch.rad2deg(rotation_log((start[:, :3, :3].mT @ end[:, :3, :3]).double())).float()
+    pictures = _augmented([_pictures(clips, clip, frame) for frame in (first, second)], clip < 0, generator)
+    before, after = (((picture + 1) * 127.5).round().byte().movedim(1, -1).numpy() for picture in pictures)
+    lens = UCM(xfov=clips.xfov[clip].double(), xi=clips.xi[clip].double())
+    with torch.autocast("cpu", enabled=False):
+        motion = ray_motion(before, after, lens, lens)
+    rotation, translation = network(motion)
+    start, end = clips.c2w[clip, first].double(), clips.c2w[clip, second].double()
+    turn = start[:, :3, :3].mT @ end[:, :3, :3]
     shift = (start[:, :3, :3].mT @ (end[:, :3, 3:] - start[:, :3, 3:]))[..., 0]
-    mirror = torch.tensor(MIRROR)
-    turn = torch.where(mirrored[:, None], -mirror * turn, turn)
-    shift = torch.where(mirrored[:, None], mirror * shift, shift)
+    error = torch.rad2deg(rotation_log(turn.mT @ rotation.double()))
     return (
-        _robust((rotation.float() - turn) / ROTATION_UNIT, 0.04).sum(-1)
-        + _robust((translation.float() - shift) / TRANSLATION_UNIT, 0.2).sum(-1) / 4
+        _robust(error / CORRECTION_UNIT, 0.1).clamp(max=10).sum(-1)
+        + _robust((translation.double() - shift) / TRANSLATION_UNIT, 0.2).sum(-1) / 2
     ).mean()
-
-
-def ray_planes(
-    xfov: Tensor,  # (B,)
-    xi: Tensor,  # (B,)
-) -> Tensor:
-    """Direction and validity (B, 4, HEIGHT // 4, WIDTH // 4) of the rays of UCM lenses."""
-    rays = UCM(xfov=xfov.double(), xi=xi.double()).rays(HEIGHT // 4, WIDTH // 4)
-    planes = torch.cat([rays.directions * rays.valid[..., None], rays.valid[..., None]], dim=-1)
-    return planes.movedim(-1, 1).float()
 
 
 def _fit(
@@ -205,4 +197,4 @@ def _robust(difference: Tensor, width: float) -> Tensor:
     return (difference * difference + width * width).sqrt() - width
 
 
-__all__ = ["DeskTraining", "calibration_loss", "motion_loss", "ray_planes", "train"]
+__all__ = ["DeskTraining", "calibration_loss", "motion_loss", "train"]

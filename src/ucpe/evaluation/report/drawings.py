@@ -72,7 +72,7 @@ def path_svg(
     extent = max(float(np.abs(np.concatenate(points)).max()), 0.15) * 1.35
     scale = size / 2 / extent
     parts = [f'<svg class="path" viewBox="0 0 {size} {size}" role="img" aria-label="paths from above">']
-    unit = 10 ** np.floor(np.log10(extent))
+    unit = next(step for step in _steps(extent) if extent / step <= 4)
     step = unit * scale
     for index in range(-int(size / 2 / step), int(size / 2 / step) + 1):
         at = size / 2 + index * step
@@ -123,7 +123,7 @@ def strip_svg(
     width: int = 340,
 ) -> str:
     """Every video's error as a dot, one row per lens family, with the median, as SVG; the floor is a dashed line."""
-    left, row, top, right = 112, 30, 30, 14
+    left, row, top, right = 126, 30, 30, 14
     bottom = top + row * len(groups)
     largest = max([value for _, entries in groups for _, value in entries] + [floor or 0.0, 1e-9]) * 1.06
     at = lambda value: left + value / largest * (width - left - right)  # noqa: E731
@@ -151,9 +151,13 @@ def strip_svg(
 
 
 def _ticks(largest: float) -> list[float]:
-    step = 10 ** np.floor(np.log10(largest))
-    step = next(step * factor for factor in (0.2, 0.5, 1, 2) if largest / (step * factor) <= 5.5)
+    step = next(step for step in _steps(largest) if largest / step <= 5.5)
     return [round(float(step * index), 10) for index in range(int(largest / step) + 1)]
+
+
+def _steps(largest: float) -> list[float]:
+    """Round distances between lines, from fine to coarse."""
+    return [float(10 ** np.floor(np.log10(largest)) * factor) for factor in (0.1, 0.2, 0.5, 1, 2)]
 
 
 def _draw_level(

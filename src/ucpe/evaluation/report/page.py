@@ -38,19 +38,19 @@ STYLE = """
   --panel: #1f2124; --commanded: #59b3d0; --estimated: #f0808c; --first: #2b5a37; --second: #3f5330; --third: #57502a;
   --quote: #26282b; } }
 * { box-sizing: border-box; }
-body { margin: 0 auto; padding: 2.2rem 1.4rem 5rem; max-width: 1180px; background: var(--paper); color: var(--ink);
+body { margin: 0 auto; padding: 2.2rem 1.4rem 5rem; max-width: 1240px; background: var(--paper); color: var(--ink);
   font: 16px/1.55 system-ui, sans-serif; }
 h1 { font-size: 1.7rem; margin: 0 0 .2rem; } h2 { font-size: 1.2rem; margin: 2.6rem 0 .7rem; }
 p { margin: .5rem 0; max-width: 76ch; } .soft { color: var(--soft); }
 .scroll { overflow-x: auto; background: var(--panel); border: 1px solid var(--line); border-radius: 8px; }
-table { border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nums; font-size: .9rem; }
-th, td { padding: .42rem .7rem; text-align: right; white-space: nowrap; border-bottom: 1px solid var(--line); }
-th:first-child, td:first-child { text-align: left; white-space: normal; min-width: 12rem; }
+table { border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nums; font-size: .85rem; }
+th, td { padding: .42rem .5rem; text-align: right; white-space: nowrap; border-bottom: 1px solid var(--line); }
+th:first-child, td:first-child { text-align: left; white-space: normal; min-width: 9rem; }
 th { font-weight: 600; } thead tr:first-child th { text-align: center; color: var(--soft); font-weight: 500; }
 tbody tr:last-child td { border-bottom: 0; }
 tr.quoted td { background: var(--quote); color: var(--soft); } tr.quoted td:first-child { font-style: italic; }
 tr.floor td { color: var(--soft); } td.left, th.left { text-align: left; white-space: normal; }
-.interval { display: block; color: var(--soft); font-size: .78rem; }
+.interval { display: block; color: var(--soft); font-size: .72rem; font-weight: 400; }
 .first { background: var(--first) !important; font-weight: 700; } .second { background: var(--second) !important; }
 .third { background: var(--third) !important; }
 .tiles { display: flex; flex-wrap: wrap; gap: .8rem; margin: 1.2rem 0; }

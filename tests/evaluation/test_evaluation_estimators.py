@@ -1,0 +1,173 @@
+import json
+import stat
+import sys
+import types
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from ucpe.evaluation.estimators import CALIBRATORS, POSE_ESTIMATORS, EstimatorChoice
+from ucpe.evaluation.estimators.base import Clip, EstimationFailure
+from ucpe.evaluation.estimators.stored import StoredCalibrations, StoredPoses
+from ucpe.evaluation.estimators.vipe import VipeEstimator
+from ucpe.lenses import Pinhole
+from ucpe.trajectories import Trajectory
+from ucpe.trajectories.rotations import rotation_from_angles
+
+LENS = Pinhole(xfov=90)
+
+
+def clip(frames: int = 5, height: int = 48, width: int = 84, name: str = "a") -> Clip:
+    pictures = np.random.default_rng(0).integers(0, 255, (frames, height, width, 3), np.uint8)
+    return Clip(name, pictures, np.arange(frames) / 8)
+
+
+def test_stored_poses_as_vipe_writes_them(tmp_path):
+    path = Trajectory.dolly(LENS, frames=5).c2w.numpy()
+    np.savez(tmp_path / "a.npz", data=path[[3, 0, 2]], inds=np.array([3, 0, 2]))
+    estimate = StoredPoses(tmp_path).estimate(clip(), LENS)
+    assert estimate.frames.tolist() == [0, 2, 3]
+    assert np.allclose(estimate.c2w.numpy(), path[[0, 2, 3]])
+
+
+@pytest.mark.parametrize("suffix", [".json", ".npy"])
+def test_stored_poses_in_any_trajectory_format(tmp_path, suffix):
+    camera = Trajectory.orbit(LENS, frames=5)
+    camera.save(tmp_path / f"a{suffix}")
+    estimate = StoredPoses(tmp_path).estimate(clip(), LENS)
+    assert torch.allclose(estimate.c2w, camera.c2w, atol=1e-6)
+
+
+def test_stored_poses_that_are_missing_or_broken(tmp_path):
+    with pytest.raises(EstimationFailure, match=r"no stored result a\("):
+        StoredPoses(tmp_path).estimate(clip(), LENS)
+    np.savez(tmp_path / "a.npz", data=np.zeros((2, 5)))
+    with pytest.raises(ValueError, match="must be of shape"):
+        StoredPoses(tmp_path).estimate(clip(), LENS)
+    np.savez(tmp_path / "a.npz", data=np.full((2, 4, 4), np.nan))
+    with pytest.raises(EstimationFailure, match="frame 0 is not finite"):
+        StoredPoses(tmp_path).estimate(clip(), LENS)
+    (tmp_path / "a.npz").write_bytes(b"no")
+    with pytest.raises(ValueError, match="not a readable npz"):
+        StoredPoses(tmp_path).estimate(clip(), LENS)
+    with pytest.raises(ValueError, match="no folder"):
+        StoredPoses(tmp_path / "nowhere")
+
+
+def test_pickles_are_never_loaded(tmp_path):
+    np.savez(tmp_path / "a.npz", data=np.array([{"a": 1}], dtype=object))
+    with pytest.raises(ValueError, match="plain arrays"):
+        StoredPoses(tmp_path).estimate(clip(), LENS)
+
+
+@pytest.mark.parametrize("suffix", [".json", ".npz"])
+def test_stored_calibrations_for_the_video_or_for_every_frame(tmp_path, suffix):
+    values = {"pitch": [1, 2, 3, 4, 5], "roll": 2.0, "yfov": 60.0, "k1": -0.1, "k2": 0.0}
+    if suffix == ".json":
+        (tmp_path / "a.json").write_text(json.dumps(values))
+    else:
+        np.savez(tmp_path / "a.npz", **{name: np.array(value) for name, value in values.items()})
+    calibration = StoredCalibrations(tmp_path).estimate(clip())
+    assert calibration.pitch.tolist() == [1, 2, 3, 4, 5]
+    assert calibration.lens["k1"].tolist() == [-0.1] * 5
+    (tmp_path / f"a{suffix}").unlink()
+    (tmp_path / "a.json").write_text(json.dumps({"pitch": 1, "roll": [1, 2], "yfov": 3}))
+    with pytest.raises(ValueError, match="k1, k2 missing"):
+        StoredCalibrations(tmp_path).estimate(clip())
+
+
+def test_vipe_results_are_read_from_its_own_layout(tmp_path):
+    path = Trajectory.dolly(LENS, frames=5).c2w.numpy()
+    (tmp_path / "pose").mkdir()
+    np.savez(tmp_path / "pose" / "a.npz", data=path, inds=np.arange(5))
+    estimator = EstimatorChoice("vipe", results=tmp_path).pose_estimator()
+    assert np.allclose(estimator.estimate(clip(), LENS).c2w.numpy(), path)
+    with pytest.raises(EstimationFailure, match=r"pose/b\.npz is missing"):
+        estimator.estimate(clip(name="b"), LENS)
+
+
+def fake_vipe(folder: Path, body: str) -> Path:
+    """A `vipe` command that behaves as the real one's documented interface: vipe infer VIDEO --output DIR."""
+    script = folder / "vipe"
+    script.write_text(f"#!{sys.executable}\nimport sys, pathlib, numpy as np\n{body}")
+    script.chmod(script.stat().st_mode | stat.S_IEXEC)
+    return script
+
+
+def test_vipe_command_is_run_on_the_rectified_video(tmp_path):
+    body = (
+        "command, video, flag, output, flag2, pipeline = sys.argv[1:]\n"
+        "assert (command, flag, flag2, pipeline) == ('infer', '--output', '--pipeline', 'default')\n"
+        "import av\n"
+        "count = sum(1 for _ in av.open(video).decode(video=0))\n"
+        "folder = pathlib.Path(output) / 'pose'; folder.mkdir(parents=True)\n"
+        "np.savez(folder / (pathlib.Path(video).stem + '.npz'), data=np.tile(np.eye(4), (count, 1, 1)), "
+        "inds=np.arange(count))\n"
+    )
+    estimator = VipeEstimator(command=str(fake_vipe(tmp_path, body)))
+    estimate = estimator.estimate(clip(), LENS)
+    assert estimate.frames.tolist() == [0, 1, 2, 3, 4]
+
+
+def test_vipe_failures_carry_its_last_message(tmp_path):
+    script = fake_vipe(tmp_path, "print('loading'); print('CUDA out of memory', file=sys.stderr); sys.exit(3)\n")
+    with pytest.raises(EstimationFailure, match="code 3: CUDA out of memory"):
+        VipeEstimator(command=str(script)).estimate(clip(), LENS)
+
+
+def test_missing_tools_say_how_to_get_them():
+    with pytest.raises(ValueError, match="no `vipe-that-is-not-there` command on the path: install ViPE"):
+        VipeEstimator(command="vipe-that-is-not-there")
+    if "geocalib" not in sys.modules:
+        with pytest.raises(ValueError, match="GeoCalib needs its package"):
+            EstimatorChoice("geocalib").calibrator()
+    with pytest.raises(ValueError, match="no pose estimator 'slam'; there are\n  colmap"):
+        EstimatorChoice("slam").pose_estimator()
+    with pytest.raises(ValueError, match="needs the folder"):
+        EstimatorChoice("stored").calibrator()
+
+
+class FakeGeoCalib:
+    """GeoCalib's public interface: calibrate(image (3, H, W) in [0, 1], camera_model) -> camera, gravity."""
+
+    def __init__(self, weights: str = "pinhole"):
+        self.weights = weights
+
+    def to(self, device):
+        return self
+
+    def calibrate(self, image, camera_model="pinhole"):
+        assert camera_model == "radial"
+        assert image.dtype == torch.float32
+        assert image.min() >= 0 and image.max() <= 1
+        assert image.shape[0] == 3
+        rotation = rotation_from_angles(torch.tensor(20.0), torch.tensor(50.0), torch.tensor(-7.0))
+        up = -rotation[1][None]  # GeoCalib's vec3d of (roll, pitch): (-sin r cos p, -cos r cos p, sin p)
+        camera = types.SimpleNamespace(vfov=torch.tensor([np.pi / 3]), dist=torch.tensor([[-0.1, 0.02]]))
+        return {"camera": camera, "gravity": types.SimpleNamespace(vec3d=up)}
+
+
+def test_geocalib_through_its_interface(monkeypatch):
+    monkeypatch.setitem(sys.modules, "geocalib", types.SimpleNamespace(GeoCalib=FakeGeoCalib))
+    calibrator = EstimatorChoice("geocalib").calibrator()
+    calibration = calibrator.estimate(clip(3))
+    assert calibrator.describe()["weights"] == "distorted"
+    assert calibration.pitch == pytest.approx([20] * 3, abs=1e-4)
+    assert calibration.roll == pytest.approx([-7] * 3, abs=1e-4)
+    assert calibration.lens["yfov"] == pytest.approx([60] * 3, abs=1e-4)
+    assert calibration.lens["k2"] == pytest.approx([0.02] * 3)
+    with pytest.raises(ValueError, match="no GeoCalib weights at nowhere.tar"):
+        EstimatorChoice("geocalib", weights="nowhere.tar").calibrator()
+
+
+def test_every_registered_estimator_can_be_found():
+    from importlib import import_module
+
+    for registry in (POSE_ESTIMATORS, CALIBRATORS):
+        for place, text in registry.values():
+            module, _, symbol = place.partition(":")
+            estimator = getattr(import_module(f"ucpe.evaluation.estimators.{module}"), symbol)
+            assert callable(estimator.estimate)
+            assert text

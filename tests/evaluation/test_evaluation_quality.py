@@ -1,0 +1,122 @@
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from ucpe.evaluation.frechet import Gaussian, frechet_distance
+from ucpe.evaluation.inputs import Job
+from ucpe.evaluation.quality import QualitySettings, gaussian_of_videos, measure_quality, spread_frames
+from ucpe.lenses import Pinhole
+from ucpe.trajectories import Trajectory
+from ucpe.video import write_video
+
+
+class Means(nn.Module):
+    """A stand-in for a feature network: mean colours of the four quarters of an image or video."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = x.float() / 255 if x.dtype == torch.uint8 else x
+        if x.ndim == 5:
+            x = x.mean(2)
+        return nn.functional.adaptive_avg_pool2d(x, 2).flatten(1)
+
+
+@pytest.fixture(scope="module")
+def jobs(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("quality")
+    generator = np.random.default_rng(0)
+    made = []
+    for index in range(4):
+        frames = generator.integers(0, 255, (5, 32, 48, 3), np.uint8)
+        shifted = np.clip(frames.astype(int) + 60, 0, 255).astype(np.uint8)
+        write_video(folder / f"real-{index}.mp4", frames, 8)
+        write_video(folder / f"made-{index}.mp4", shifted, 8)
+        camera = Trajectory.static(Pinhole(xfov=90), frames=5, fps=8)
+        made.append(
+            Job(str(index), folder / f"made-{index}.mp4", camera, caption="x", reference=folder / f"real-{index}.mp4")
+        )
+    return made
+
+
+@pytest.fixture(scope="module")
+def network(tmp_path_factory):
+    path = tmp_path_factory.mktemp("weights") / "means.pt"
+    torch.jit.script(Means()).save(str(path))
+    return str(path)
+
+
+def test_fid_and_fvd_are_the_frechet_distance_of_features(jobs, network):
+    results = measure_quality(jobs, QualitySettings(fid=network, fvd=network, device="cpu"))
+    assert results["FID"]["value"] > 0.01
+    assert "too few" not in results["FID"]["note"]
+    assert "too few" in results["FVD"]["note"]  # 4 videos for 12 dimensions
+
+    from ucpe.evaluation.inputs import read_clip
+
+    sides = [
+        gaussian_of_videos((read_clip(path).frames for path in paths), Means(), torch.device("cpu"))
+        for paths in ([job.video for job in jobs], [job.reference for job in jobs])
+    ]
+    assert results["FVD"]["value"] == pytest.approx(frechet_distance(*sides), rel=1e-5)
+
+
+def test_equal_sets_have_no_distance(jobs, network):
+    same = [Job(job.name, job.reference, job.camera, reference=job.reference) for job in jobs]
+    results = measure_quality(same, QualitySettings(fid=network, device="cpu"))
+    assert results["FID"]["value"] == pytest.approx(0, abs=1e-6)
+
+
+def test_missing_weights_give_one_reason_and_the_rest_comes_out(jobs, network):
+    results = measure_quality(
+        jobs,
+        QualitySettings(fid="nowhere.pt", fvd=network, clip="/no/such/clip", qalign="/no/such/model", device="cpu"),
+    )
+    assert "no file nowhere.pt" in results["FID"]["reason"]
+    assert "value" in results["FVD"]
+    assert "could not be computed with weights /no/such/clip" in results["CLIP"]["reason"]
+    assert "--trust-remote-code" in results["Q-Align"]["reason"]
+    assert all("\n" not in entry.get("reason", "") for entry in results.values())
+
+
+def test_what_a_metric_needs_is_said(jobs, network):
+    bare = [Job(job.name, job.video, job.camera) for job in jobs]
+    results = measure_quality(bare, QualitySettings(fid=network, device="cpu"))
+    assert "reference videos" in results["FID"]["reason"]
+    assert measure_quality(jobs, QualitySettings()) == {}
+
+
+def test_clip_score_with_a_tiny_real_model(jobs, tmp_path):
+    transformers = pytest.importorskip("transformers")
+    tokenizers = pytest.importorskip("tokenizers")
+    vocabulary = {"<|startoftext|>": 0, "<|endoftext|>": 1, "x</w>": 2, "x": 3}
+    tokenizer = transformers.CLIPTokenizer(vocab=vocabulary, merges=[])
+    configuration = transformers.CLIPConfig(
+        text_config={
+            "vocab_size": 4, "hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2,
+            "max_position_embeddings": 8, "bos_token_id": 0, "eos_token_id": 1,
+        },
+        vision_config={
+            "hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "image_size": 32,
+            "patch_size": 16,
+        },
+        projection_dim=8,
+    )  # fmt: skip
+    torch.manual_seed(0)
+    transformers.CLIPModel(configuration).save_pretrained(tmp_path)
+    image = transformers.CLIPImageProcessor(size={"shortest_edge": 32}, crop_size={"height": 32, "width": 32})
+    transformers.CLIPProcessor(image, tokenizer).save_pretrained(tmp_path)
+    assert tokenizers.__version__
+    result = measure_quality(jobs, QualitySettings(clip=str(tmp_path), device="cpu"))["CLIP"]
+    assert result.get("reason") is None, result
+    assert 0 <= result["low"] <= result["value"] <= result["high"] <= 100
+
+
+def test_frames_are_spread_over_the_whole_video():
+    frames = np.arange(10)[:, None, None, None]
+    assert spread_frames(frames, 4).ravel().tolist() == [0, 3, 6, 9]
+    assert spread_frames(frames[:2], 4).ravel().tolist() == [0, 0, 1, 1]
+
+
+def test_gaussian_needs_features():
+    with pytest.raises(ValueError, match="at least two"):
+        Gaussian.of(np.zeros((1, 3)))
