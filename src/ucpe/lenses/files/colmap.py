@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -76,22 +76,14 @@ class Colmap:
 
     def write(self, lens: Lens, path: Path, height: int, width: int) -> None:
         """Write a lens as camera 1 of a cameras.txt."""
-        if isinstance(lens, UCM):
-            lens = _as_eucm(lens, height, width)
-        if isinstance(lens, Equirectangular):
-            if lens.to_dict() != Equirectangular().to_dict():
-                raise ValueError("COLMAP's EQUIRECTANGULAR is 360 x 180 degrees only, this lens is a crop of it")
-            line = f"1 EQUIRECTANGULAR {width} {height} {width} {height}"
-        else:
-            model = next((model for model in MODELS if model.lens is type(lens) and model.name in WRITTEN), None)
-            if model is None:
-                raise ValueError(f"COLMAP has no {lens.kind}: fit the lens to kannala_brandt or eucm first")
-            values = calibration(lens, height, width)
-            line = f"1 {model.name} {width} {height} {' '.join(repr(values[key]) for key in model.parameters.split())}"
-        write_text(
-            path,
-            f"# Camera list with one line of data per camera:\n#   CAMERA_ID, MODEL, WIDTH, HEIGHT, PARAMS[]\n{line}\n",
-        )
+        write_cameras([lens], path, height, width)
+
+
+def write_cameras(lenses: Sequence[Lens], path: Path, height: int, width: int) -> None:
+    """Write a cameras.txt with lenses (no batch) as cameras 1, 2, ... of images of height x width."""
+    lines = [f"{number} {_description(lens, height, width)}" for number, lens in enumerate(lenses, 1)]
+    heading = "# Camera list with one line of data per camera:\n#   CAMERA_ID, MODEL, WIDTH, HEIGHT, PARAMS[]\n"
+    write_text(path, heading + "\n".join(lines) + "\n")
 
 
 def read_cameras(path: str | Path) -> dict[int, Lens]:
@@ -163,6 +155,21 @@ def _lens(model: Model, width: int, height: int, values: list[float], where: str
         return model.lens(**dict(zip(names, values)), width=width, height=height)
     except ValueError as error:
         raise ValueError(f"{where}: {error}") from None
+
+
+def _description(lens: Lens, height: int, width: int) -> str:
+    """Model, size and parameters of a lens as COLMAP writes them."""
+    if isinstance(lens, UCM):
+        lens = _as_eucm(lens, height, width)
+    if isinstance(lens, Equirectangular):
+        if lens.to_dict() != Equirectangular().to_dict():
+            raise ValueError("COLMAP's EQUIRECTANGULAR is 360 x 180 degrees only, this lens is a crop of it")
+        return f"EQUIRECTANGULAR {width} {height} {width} {height}"
+    model = next((model for model in MODELS if model.lens is type(lens) and model.name in WRITTEN), None)
+    if model is None:
+        raise ValueError(f"COLMAP has no {lens.kind}: fit the lens to kannala_brandt or eucm first")
+    values = calibration(lens, height, width)
+    return f"{model.name} {width} {height} {' '.join(repr(values[key]) for key in model.parameters.split())}"
 
 
 def _as_eucm(lens: UCM, height: int, width: int) -> EUCM:

@@ -10,8 +10,8 @@ from typing import NamedTuple
 import torch
 
 from ucpe.lenses import Lens
-from ucpe.lenses.files import FORMATS as LENS_FORMATS
 from ucpe.lenses.files import read_cameras
+from ucpe.lenses.files.colmap import write_cameras
 from ucpe.trajectories.formats.base import (
     ImageSize,
     Recording,
@@ -82,19 +82,18 @@ class Colmap:
         return Recording(invert_pose(w2c), _lens(file.parent, [image.camera for image in images]))
 
     def write(self, trajectory: Trajectory, path: Path, size: ImageSize) -> None:
-        """Write cameras.txt, images.txt and an empty points3D.txt to a folder; the frame rate is not kept."""
-        if trajectory.lens.batch_shape:
-            raise ValueError(
-                "a COLMAP folder is written with one lens, this one changes over time: use .json or transforms.json"
-            )
-        size = image_size_of(trajectory.lens, size)
+        """Write cameras.txt (a camera per frame if the lens changes), images.txt and an empty points3D.txt."""
+        lens = trajectory.lens
+        size = image_size_of(lens, size)
         path.mkdir(parents=True, exist_ok=True)
-        LENS_FORMATS["colmap"].write(trajectory.lens, path / "cameras.txt", size.height, size.width)
+        lenses = [lens[frame] for frame in range(len(trajectory))] if lens.batch_shape else [lens]
+        write_cameras(lenses, path / "cameras.txt", size.height, size.width)
         w2c = invert_pose(trajectory.c2w.double())
         values = torch.cat([quaternion_from_rotation(w2c[:, :3, :3]), w2c[:, :3, 3]], -1).tolist()
         lines = ["# IMAGE_ID, QW, QX, QY, QZ, TX, TY, TZ, CAMERA_ID, NAME", "# POINTS2D[] as (X, Y, POINT3D_ID)"]
         for index, row in enumerate(values):
-            lines += [f"{index + 1} {' '.join(map(number, row))} 1 frame_{index:05d}.png", ""]
+            camera = index + 1 if lens.batch_shape else 1
+            lines += [f"{index + 1} {' '.join(map(number, row))} {camera} frame_{index:05d}.png", ""]
         write_atomically(path / "images.txt", "\n".join(lines) + "\n")
         write_atomically(path / "points3D.txt", "# POINT3D_ID, X, Y, Z, R, G, B, ERROR, TRACK[]\n")
 
