@@ -98,5 +98,5 @@ def test_videos_without_content_fail_with_a_reason(frames, reason):
 def test_unrelated_frames_fail_with_a_reason():
     frames = np.stack([filmed(Trajectory.static(LENS, frames=1), seed).frames[0] for seed in (3, 8)])
     noise = np.random.default_rng(0).integers(0, 255, frames.shape, np.uint8)
-    with pytest.raises(EstimationFailure, match="matched|triangulated|texture"):
+    with pytest.raises(EstimationFailure, match=r"matched|triangulated|texture"):
         ColmapEstimator().estimate(Clip("cut", noise, np.arange(2) / 4), LENS)

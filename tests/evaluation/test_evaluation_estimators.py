@@ -158,7 +158,7 @@ def test_geocalib_through_its_interface(monkeypatch):
     assert calibration.roll == pytest.approx([-7] * 3, abs=1e-4)
     assert calibration.lens["yfov"] == pytest.approx([60] * 3, abs=1e-4)
     assert calibration.lens["k2"] == pytest.approx([0.02] * 3)
-    with pytest.raises(ValueError, match="no GeoCalib weights at nowhere.tar"):
+    with pytest.raises(ValueError, match=r"no GeoCalib weights at nowhere\.tar"):
         EstimatorChoice("geocalib", weights="nowhere.tar").calibrator()
 
 

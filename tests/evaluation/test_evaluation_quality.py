@@ -90,17 +90,12 @@ def test_clip_score_with_a_tiny_real_model(jobs, tmp_path):
     tokenizers = pytest.importorskip("tokenizers")
     vocabulary = {"<|startoftext|>": 0, "<|endoftext|>": 1, "x</w>": 2, "x": 3}
     tokenizer = transformers.CLIPTokenizer(vocab=vocabulary, merges=[])
+    shared = {"hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2}
     configuration = transformers.CLIPConfig(
-        text_config={
-            "vocab_size": 4, "hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2,
-            "max_position_embeddings": 8, "bos_token_id": 0, "eos_token_id": 1,
-        },
-        vision_config={
-            "hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "image_size": 32,
-            "patch_size": 16,
-        },
+        text_config={**shared, "vocab_size": 4, "max_position_embeddings": 8, "bos_token_id": 0, "eos_token_id": 1},
+        vision_config={**shared, "image_size": 32, "patch_size": 16},
         projection_dim=8,
-    )  # fmt: skip
+    )
     torch.manual_seed(0)
     transformers.CLIPModel(configuration).save_pretrained(tmp_path)
     image = transformers.CLIPImageProcessor(size={"shortest_edge": 32}, crop_size={"height": 32, "width": 32})

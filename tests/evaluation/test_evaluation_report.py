@@ -55,9 +55,10 @@ def test_marks_agree_with_the_papers_own():
     """Table 1 marks best, second and third itself: rotation error of the ablations, and CLIP score."""
     rows = rows_of_quotes([row for row in quoted_rows("1") if "ablation" in row.group])
     places = ranks(Table(tuple(rows)))
-    marked = lambda metric: {
-        rows[index].label.split(" (")[0]: place for (index, name), place in places.items() if name == metric
-    }
+
+    def marked(metric: str) -> dict[str, int]:
+        return {rows[index].label.split(" (")[0]: place for (index, name), place in places.items() if name == metric}
+
     assert marked("RotErr") == {"1/4-dim": 1, "1/2-dim": 2, "Pre-Attn": 3}
     assert marked("CLIP") == {"1/8-dim": 1, "1/4-dim": 2, "Pre-Attn": 3}
     assert marked("PitchErr") == {"1/12-dim": 1, "1/4-dim": 2, "Post-Attn": 3}

@@ -114,7 +114,7 @@ def read_clip(path: str | Path, name: str | None = None) -> Clip:
         frames.append(frame.rgb)
         times.append(frame.time)
     if not frames:
-        raise VideoError(f"{path}: no frames")
+        raise VideoError(f"{path}: no frame can be decoded; is the file complete?")
     seconds = np.asarray(times) - times[0]
     if (np.diff(seconds) <= 0).any():
         raise VideoError(f"{path}: frame times do not increase")

@@ -86,11 +86,16 @@ def measure(
     return record | {"seconds": round(perf_counter() - started, 2)}
 
 
-def camera_of_clip(camera: Trajectory, clip: Clip) -> Trajectory:
-    """The commanded camera of every frame of a clip.
+def frame_times(camera: Trajectory, clip: Clip) -> np.ndarray:
+    """Time (N,) in seconds of every frame of a clip on the clock of its commanded camera.
 
-    Frame by frame where the numbers of frames agree, whatever rate the file claims; by time otherwise.
+    Frame by frame where the numbers of frames agree, whatever rate the file claims; by the file's own times otherwise.
     """
+    return np.arange(len(camera)) / camera.fps if len(camera) == len(clip.frames) else clip.times
+
+
+def camera_of_clip(camera: Trajectory, clip: Clip) -> Trajectory:
+    """The commanded camera of every frame of a clip."""
     if len(camera) == len(clip.frames):
         return camera
     sampled = camera.at(torch.from_numpy(clip.times) * camera.fps)
@@ -138,19 +143,24 @@ def _measure_poses(
             }
     except EstimationFailure as failure:
         return result | {"status": "failed", "reason": str(failure), "uninformed": _uninformed_poses(job, measuring)}
+    times = frame_times(job.camera, clip)
     metrics = {
-        name: pose_metrics(camera, estimate, protocol, measuring.duration) for name, protocol in PROTOCOLS.items()
+        name: pose_metrics(job.camera, estimate, times, protocol, measuring.duration)
+        for name, protocol in PROTOCOLS.items()
     }
     return result | {"status": "ok", "metrics": metrics}
 
 
 def pose_metrics(
-    camera: Trajectory, estimate: PoseEstimate, protocol: Protocol, duration: float | None = None
+    camera: Trajectory,
+    estimate: PoseEstimate,
+    times: np.ndarray,  # (N,) seconds of all frames of the video
+    protocol: Protocol,
+    duration: float | None = None,
 ) -> dict[str, float]:
-    """Metrics of an estimate of some frames of a clip against the camera of all its frames."""
-    seconds = protocol.timestamps(len(camera), camera.duration, duration)
-    times = torch.from_numpy(estimate.frames / camera.fps)
-    estimated = estimate_at(estimate.c2w, times, seconds)
+    """Metrics of an estimate of some frames of a video against its commanded camera."""
+    seconds = protocol.timestamps(len(times), min(float(times[-1]), camera.duration), duration)
+    estimated = estimate_at(estimate.c2w, torch.from_numpy(times[estimate.frames]), seconds)
     return protocol.evaluate(poses_at(camera, seconds), estimated, estimate.near_depth, estimate.metric)
 
 
@@ -218,8 +228,10 @@ def _uninformed_poses(job: Job, measuring: Measuring) -> dict[str, dict[str, flo
     """Metrics of a camera that never moves: the least that a failed video counts as."""
     still = torch.eye(4, dtype=torch.float64).expand(len(job.camera), 4, 4)
     estimate = PoseEstimate(still, np.arange(len(job.camera)), near_depth=1.0, metric=True)
+    times = np.arange(len(job.camera)) / job.camera.fps
     return {
-        name: pose_metrics(job.camera, estimate, protocol, measuring.duration) for name, protocol in PROTOCOLS.items()
+        name: pose_metrics(job.camera, estimate, times, protocol, measuring.duration)
+        for name, protocol in PROTOCOLS.items()
     }
 
 

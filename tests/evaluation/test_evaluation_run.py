@@ -1,0 +1,339 @@
+import json
+import os
+from fractions import Fraction
+from pathlib import Path
+
+import av
+import numpy as np
+import pytest
+import torch
+
+from ucpe.cli import evaluate as evaluate_command
+from ucpe.cli import report as report_command
+from ucpe.evaluation.estimators import EstimatorChoice
+from ucpe.evaluation.estimators.base import Clip
+from ucpe.evaluation.inputs import (
+    Job,
+    find_videos,
+    jobs_of_dataset,
+    jobs_of_folder,
+    jobs_of_realestate,
+    lens_family,
+    read_clip,
+)
+from ucpe.evaluation.records import Measuring, camera_of_clip
+from ucpe.evaluation.report.write import write_report
+from ucpe.evaluation.run import EvaluationSettings, evaluate, load_results
+from ucpe.lenses import FAMILIES, UCM, Equidistant, Pinhole
+from ucpe.trajectories import Trajectory
+from ucpe.video import VideoError, write_video
+
+DATA = Path(__file__).resolve().parents[2] / "../shared/data"
+LENS = UCM(xfov=120, xi=0.7)
+FRAMES, FPS = 9, 8.0
+
+
+def picture_frames(frames: int = FRAMES, height: int = 32, width: int = 56) -> np.ndarray:
+    v, u = np.mgrid[:height, :width]
+    base = np.stack([u * 4, v * 7, (u + v) * 2], -1)
+    return np.stack([np.roll(base, index, 1) for index in range(frames)]).astype(np.uint8)
+
+
+@pytest.fixture
+def study(tmp_path):
+    """Four videos with cameras, stored poses and calibrations: exact, turned by 5 degrees, too few frames, missing."""
+    for name in ("videos", "cameras", "poses", "calibrations"):
+        (tmp_path / name).mkdir()
+    for index, name in enumerate("abcd"):
+        camera = Trajectory.arc(LENS, degrees=20, frames=FRAMES, fps=FPS, pitch=-5 * index)
+        camera.save(tmp_path / "cameras" / f"{name}.json")
+        write_video(tmp_path / "videos" / f"{name}.mp4", picture_frames(), FPS)
+        estimated = camera.c2w.clone()
+        if name == "b":
+            turned = Trajectory.pan(LENS, degrees=10, frames=FRAMES)
+            estimated[:, :3, :3] = estimated[:, :3, :3] @ turned.rotations
+        frames = np.arange(FRAMES)[:3] if name == "c" else np.arange(FRAMES)
+        if name != "d":
+            np.savez(tmp_path / "poses" / f"{name}.npz", data=estimated[frames].numpy(), inds=frames)
+        angles = {"pitch": -5.0 * index + 2, "roll": 0.0, "yfov": 70.0, "k1": 0.0, "k2": 0.0}
+        (tmp_path / "calibrations" / f"{name}.json").write_text(json.dumps(angles))
+    return tmp_path
+
+
+def settings(study: Path, **changes) -> EvaluationSettings:
+    return EvaluationSettings(
+        pose=EstimatorChoice("stored", study / "poses"),
+        calibrator=EstimatorChoice("stored", study / "calibrations"),
+        **changes,
+    )
+
+
+def test_a_study_by_hand(study):
+    jobs = jobs_of_folder(study / "videos", study / "cameras")
+    results = evaluate(jobs, study / "out", settings(study))
+    pose = results["counts"]["pose"]
+    assert (pose["attempted"], pose["measured"], pose["filtered"], pose["failed"]) == (4, 2, 1, 1)
+    assert (pose["frames_attempted"], pose["frames_registered"]) == (4 * FRAMES, 2 * FRAMES + 3)
+    reasons = {entry["name"]: entry["reason"] for entry in results["failures"]}
+    assert reasons["c"] == "only 3 of 9 frames could be placed"
+    assert "no stored result d" in reasons["d"]
+    rotation = results["summary"]["pose"]["RotErr"]
+    assert rotation["mean"] == pytest.approx((0 + 5) / 2, abs=0.01)  # b turns away evenly, from 0 to 10 degrees
+    assert rotation["failures"] == 2
+    assert rotation["worst_case"] > rotation["mean"]
+    assert results["summary"]["commanded"]["PitchErr"]["mean"] == pytest.approx(2, abs=0.01)
+    assert results["families"]["wide"]["pose"]["RotErr"]["count"] == 2
+    by_name = {video["name"]: video for video in results["videos"]}
+    assert set(by_name["b"]["pose"]["metrics"]) == {"robust", "paper", "released", "cameractrl"}
+    assert "estimate" not in by_name["b"]["pose"]
+
+
+def test_same_input_same_numbers_and_nothing_is_measured_twice(study, monkeypatch):
+    jobs = jobs_of_folder(study / "videos", study / "cameras")
+    first = evaluate(jobs, study / "out", settings(study))
+    measured: list[str] = []
+    import ucpe.evaluation.run as run
+
+    original = run._measure_one
+    monkeypatch.setattr(run, "_measure_one", lambda job, options: measured.append(job.name) or original(job, options))
+    assert evaluate(jobs, study / "out", settings(study)) == first
+    assert measured == []
+    assert evaluate(jobs, study / "elsewhere", settings(study)) == first
+    assert measured == ["a", "b", "c", "d"]
+
+
+def test_a_stopped_run_continues(study):
+    jobs = jobs_of_folder(study / "videos", study / "cameras")
+
+    class Stop(Exception):
+        pass
+
+    def stop(done: int, total: int, name: str) -> None:
+        if done == 2:
+            raise Stop
+
+    with pytest.raises(Stop):
+        evaluate(jobs, study / "out", settings(study), progress=stop)
+    assert not (study / "out" / "results.json").exists()
+    done: list[str] = []
+    evaluate(jobs, study / "out", settings(study), progress=lambda *step: done.append(step[2]))
+    assert done == ["c", "d"]
+
+
+def test_a_changed_video_camera_or_setting_is_measured_again(study):
+    jobs = jobs_of_folder(study / "videos", study / "cameras")
+    evaluate(jobs, study / "out", settings(study))
+    write_video(study / "videos" / "a.mp4", picture_frames()[::-1], FPS)
+    Trajectory.pan(LENS, frames=FRAMES, fps=FPS).save(study / "cameras" / "b.json")
+    (study / "out" / "records" / "d.json").write_text("{ cut off")
+    done: list[str] = []
+    again = jobs_of_folder(study / "videos", study / "cameras")
+    evaluate(again, study / "out", settings(study), progress=lambda *step: done.append(step[2]))
+    assert done == ["a", "b", "d"]
+    done.clear()
+    changed = settings(study, measuring=Measuring(duration=0.5))
+    evaluate(again, study / "out", changed, progress=lambda *step: done.append(step[2]))
+    assert done == ["a", "b", "c", "d"]
+
+
+def test_parallel_over_videos_gives_the_same(study):
+    jobs = jobs_of_folder(study / "videos", study / "cameras")
+    one = evaluate(jobs, study / "one", settings(study))
+    assert evaluate(jobs, study / "two", settings(study, workers=2)) == one
+
+
+def test_reference_videos_give_the_floor_and_the_papers_comparison(study):
+    jobs = jobs_of_folder(study / "videos", study / "cameras", reference=study / "videos")
+    results = evaluate(jobs, study / "out", settings(study))
+    assert results["summary"]["reference"]["PitchErr"]["mean"] == pytest.approx(0, abs=1e-9)
+    assert results["floors"]["calibration"]["metrics"]["PitchErr"] == pytest.approx(2, abs=0.01)
+    assert results["floors"]["calibration"]["source"] == "4 reference videos"
+
+
+def test_the_page_is_complete_and_needs_nothing_from_elsewhere(study):
+    jobs = jobs_of_folder(study / "videos", study / "cameras")
+    evaluate(jobs, study / "out", settings(study, label="ours & <theirs>"))
+    paths = write_report(study / "out", jobs)
+    assert [path.name for path in paths] == ["table.md", "table.tex", "report.html"]
+    text = paths[2].read_text()
+    assert "ours &amp; &lt;theirs&gt;" in text
+    assert "only 3 of 9 frames could be placed" in text
+    assert text.count("data:image/jpeg;base64,") == 6
+    for outside in ("http://", "https://", "<script", "url("):
+        assert outside not in text
+    import xml.etree.ElementTree as ElementTree
+
+    for svg in text.split("<svg")[1:]:
+        ElementTree.fromstring("<svg" + svg.split("</svg>")[0] + "</svg>")
+
+
+def test_command_line_end_to_end(study, capsys, monkeypatch):
+    monkeypatch.chdir(study)
+    common = ["--cameras", "cameras", "--pose", "stored", "--pose-results", "poses"]
+    evaluate_command.main(["videos", *common, "--protocol", "paper", "-o", "first"])
+    evaluate_command.main(["videos", *common, "--label", "other", "-o", "second", "--fid", "nowhere.pt"])
+    report_command.main(["compare", "first", "second", "--quote", "1", "D", "-o", "both"])
+    printed = capsys.readouterr().out
+    assert "| other |" in printed
+    assert "UCPE (quoted)" in printed
+    assert load_results("second")["quality"]["FID"]["reason"].startswith("FID could not be computed")
+    assert load_results("first")["protocol"] == "paper"
+    assert (study / "both" / "compare.html").stat().st_size > 1000
+    with pytest.raises(ValueError, match="one of --cameras, --dataset, --realestate10k"):
+        evaluate_command.main(["videos"])
+    with pytest.raises(ValueError, match="no results at"):
+        report_command.main(["compare", "nowhere"])
+
+
+def encode(path: Path, times: list[Fraction], size=(32, 56)) -> None:
+    """A video with its own time of every frame."""
+    with av.open(str(path), "w") as container:
+        stream = container.add_stream("libx264", rate=30)
+        stream.width, stream.height, stream.pix_fmt = size[1], size[0], "yuv444p"
+        stream.codec_context.time_base = Fraction(1, 120)
+        for frame, time in zip(picture_frames(len(times), *size), times):
+            picture = av.VideoFrame.from_ndarray(frame, format="rgb24")
+            picture.pts, picture.time_base = int(time * 120), Fraction(1, 120)
+            container.mux(stream.encode(picture))
+        container.mux(stream.encode(None))
+
+
+def test_difficult_videos_each_have_a_clear_outcome(study):
+    videos = study / "videos"
+    for path in videos.iterdir():
+        path.unlink()
+    (videos / "empty.mp4").write_bytes(b"")
+    (videos / "text.mp4").write_text("not a video")
+    write_video(videos / "whole.mp4", picture_frames(), FPS)
+    (videos / "cut.mp4").write_bytes((videos / "whole.mp4").read_bytes()[:900])
+    write_video(videos / "single.mp4", picture_frames(1), FPS)
+    encode(videos / "odd.mp4", [Fraction(index, 8) for index in range(FRAMES)], size=(33, 57))
+    times = [Fraction(value, 24) for value in (0, 1, 3, 6, 10, 15, 21, 24)]
+    encode(videos / "uneven.mp4", times)
+    camera = Trajectory.arc(LENS, degrees=20, frames=FRAMES, fps=FPS)
+    camera.save(study / "camera.json")
+    for path in videos.iterdir():
+        count = {"single": 1, "uneven": len(times)}.get(path.stem, FRAMES)
+        at = torch.tensor([float(t) for t in times]) * FPS if path.stem == "uneven" else torch.arange(count)
+        np.savez(study / "poses" / f"{path.stem}.npz", data=camera.at(at).c2w.numpy())
+        (study / "calibrations" / f"{path.stem}.json").write_text(
+            json.dumps({"pitch": 0, "roll": 0, "yfov": 70, "k1": 0, "k2": 0})
+        )
+    jobs = jobs_of_folder(videos, study / "camera.json")
+    results = evaluate(jobs, study / "out", settings(study))
+    outcome = {video["name"]: video for video in results["videos"]}
+    for name in ("empty", "text", "cut"):
+        assert outcome[name]["status"] == "unreadable", name
+        assert len(outcome[name]["reason"]) > 10
+        assert outcome[name]["pose"]["uninformed"]["robust"]["RotErr"] > 1
+    assert outcome["single"]["pose"]["status"] == "filtered"
+    assert outcome["single"]["calibration"]["status"] == "ok"
+    for name in ("whole", "odd", "uneven"):
+        assert outcome[name]["pose"]["metrics"]["robust"]["RotErr"] == pytest.approx(0, abs=0.02), name
+    assert (outcome["odd"]["height"], outcome["odd"]["width"]) == (33, 57)
+    assert results["counts"]["pose"]["unreadable"] == 3
+    write_report(study / "out", jobs)
+
+
+def test_uneven_times_are_read_from_the_file(tmp_path):
+    times = [Fraction(value, 24) for value in (0, 1, 3, 6)]
+    encode(tmp_path / "a.mp4", times)
+    assert read_clip(tmp_path / "a.mp4").times == pytest.approx([float(time) for time in times], abs=1e-3)
+
+
+def test_frames_are_matched_by_number_or_else_by_time():
+    camera = Trajectory.pan(LENS, degrees=80, frames=81, fps=16)
+    same = Clip("a", np.zeros((81, 2, 2, 3), np.uint8), np.arange(81) / 30)  # a file that claims another rate
+    assert torch.equal(camera_of_clip(camera, same).c2w, camera.c2w)
+    other = Clip("b", np.zeros((16, 2, 2, 3), np.uint8), np.arange(16) / 4)
+    sampled = camera_of_clip(camera, other)
+    assert torch.allclose(sampled.c2w, camera.c2w[::4][:16], atol=1e-9)
+    assert sampled.fps == pytest.approx(4)
+
+
+def test_pairing_errors_are_named(study, tmp_path):
+    (study / "cameras" / "d.json").unlink()
+    with pytest.raises(ValueError, match="no camera for the video d in"):
+        jobs_of_folder(study / "videos", study / "cameras")
+    with pytest.raises(ValueError, match="no folder of videos"):
+        find_videos(tmp_path / "nowhere")
+    (tmp_path / "none").mkdir()
+    with pytest.raises(ValueError, match="no videos"):
+        find_videos(tmp_path / "none")
+    with pytest.raises(VideoError, match="no such file"):
+        read_clip(tmp_path / "nothing.mp4")
+    with pytest.raises(ValueError, match="no videos to evaluate"):
+        evaluate([], tmp_path)
+    job = jobs_of_folder(study / "videos" / "a.mp4", study / "cameras")[0]
+    with pytest.raises(ValueError, match="several are called 'a'"):
+        evaluate([job, job], tmp_path)
+
+
+def test_lens_families():
+    for name, family in FAMILIES.items():
+        assert lens_family(family.typical()) == name
+        torch.manual_seed(0)
+        assert lens_family(family.sample()) in (name, "fisheye", "extreme-fisheye")  # the last two overlap
+    assert lens_family(Pinhole(xfov=60)) == "pinhole"
+    assert lens_family(Equidistant(xfov=60)) == "equidistant"
+
+
+@pytest.mark.skipif(not DATA.exists(), reason="the shared data is not here")
+def test_the_papers_realestate_setting(tmp_path):
+    stem = "38f7ba7fd9a83069"
+    write_video(tmp_path / f"{stem}.mp4", picture_frames(81), 16)
+    (job,) = jobs_of_realestate(tmp_path, DATA / "re10k", normalization=2.0)
+    plain = Trajectory.load(DATA / "re10k" / f"{stem}.txt")
+    assert len(job.camera) == 81
+    assert not job.gravity
+    assert float(job.camera.lens.xfov(480, 832)) == pytest.approx(100)
+    relative = torch.linalg.inv(plain.c2w[0]) @ plain.c2w[:81]
+    assert torch.allclose(job.camera.c2w[:, :3, 3], 2 * relative[:, :3, 3], atol=1e-6)
+    evaluate_command.main(
+        [str(tmp_path), "--realestate10k", str(DATA / "re10k"), "--normalization",
+         str(DATA / "re10k" / "traj_normalization.txt"), "--pose", "none", "-o", str(tmp_path / "out")]
+    )  # fmt: skip
+    assert load_results(tmp_path / "out")["counts"] == {"videos": 1}
+
+
+@pytest.mark.skipif(not DATA.exists(), reason="the shared data is not here")
+def test_the_released_demo_files(tmp_path):
+    count = len(json.loads((DATA / "demo" / "lens.json").read_text()))
+    for index in range(count):
+        os.link(write(tmp_path / "one.mp4"), tmp_path / f"{index:02d}.mp4")
+    (tmp_path / "one.mp4").unlink()
+    jobs = jobs_of_folder(tmp_path, DATA / "demo" / "lens.json")
+    assert len(jobs) == count
+    assert all(job.caption for job in jobs)
+    with pytest.raises(ValueError, match=f"lists {count} cameras for 1 videos"):
+        jobs_of_folder(tmp_path / "00.mp4", DATA / "demo" / "lens.json")
+
+
+def write(path: Path) -> Path:
+    if not path.exists():
+        write_video(path, picture_frames(), 16)
+    return path
+
+
+def test_a_panshot_dataset(tmp_path):
+    split = tmp_path / "data" / "PanShot"
+    for name in ("meta-test", "pose-test", "videos-test"):
+        (split / name).mkdir(parents=True)
+    (tmp_path / "data" / "PanFlow").mkdir()
+    stem = "abc-3-0-yaw_aug_0"
+    camera = Trajectory.dolly(LENS, distance=2.0, frames=81)
+    np.save(split / "pose-test" / f"{stem}.npy", camera.c2w[:, :3].float().numpy())
+    entry = {"video": f"{stem}.mp4", "pose": f"{stem}.npy", "x_fov": 120, "xi": 0.7}
+    (split / "meta-test" / "m.json").write_text(json.dumps([{"videos": [entry]}]))
+    (split / "captioned-test.jsonl").write_text(json.dumps({"video": f"{stem}.mp4", "caption": "a cat"}) + "\n")
+    (tmp_path / "data" / "PanFlow" / "near_plane_depth-test.jsonl").write_text(
+        json.dumps({"video_id": "abc", "clip_id": 3, "near_depth": 4.0}) + "\n"
+    )
+    write_video(split / "videos-test" / f"{stem}.mp4", picture_frames(), 16)
+    (tmp_path / "made").mkdir()
+    write_video(tmp_path / "made" / f"{stem}.mp4", picture_frames(), 16)
+    (job,) = jobs_of_dataset(tmp_path / "made", tmp_path / "data")
+    assert job.caption == "a cat"
+    assert job.reference == split / "videos-test" / f"{stem}.mp4"
+    assert float(job.camera.positions[-1].norm()) == pytest.approx(0.5, abs=1e-4)
+    assert isinstance(job, Job)
