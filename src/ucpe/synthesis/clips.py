@@ -92,8 +92,9 @@ def synthesize(
         if not usable:
             reasons = "\n".join(f"  {reason}" for reason in problems.values())
             raise ValueError(f"none of the {len(places)} sources can be used:\n{reasons}")
-        for leftover in (*state.rglob(".*.partial"), *(folder / "videos").glob(".*.partial")):
-            leftover.unlink()
+        for part in (folder, folder / "videos", state, state / "clips"):
+            for leftover in part.glob(".*.partial"):
+                leftover.unlink()
         groups = range(-(-clips // len(VARIANTS)))
         sizes = {group: min(len(VARIANTS), clips - group * len(VARIANTS)) for group in groups}
         waiting = [
