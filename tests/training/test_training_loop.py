@@ -14,6 +14,7 @@ from ucpe.training import checkpoints
 from ucpe.training.checkpoints import checkpoint_paths, load_checkpoint
 from ucpe.training.loop import accumulate, make_accelerator, schedule, swapped, train
 from ucpe.training.progress import read_curve
+from ucpe.training.runs import run
 from ucpe.training.steps import TrainingSteps
 
 
@@ -103,16 +104,15 @@ def test_accumulation_gives_the_gradient_of_the_large_batch(tiny_recipe, t2v, en
         torch.testing.assert_close(found[name], value, atol=1e-6, rtol=1e-4)
 
 
-def distributed_run(rank, recipe, encoded, output):
-    clips, model = encoded(recipe)
-    train(recipe, model, clips, output, validation=clips, quiet=True)
+def whole_run(rank, recipe, data, output):
+    run(recipe, data, output, validation=data, cache=output / "cache", tracker=None, quiet=True)
 
 
-def test_two_processes_get_the_loss_of_one(tiny_recipe, t2v, encoded, tmp_path, run_processes):
+def test_two_processes_get_the_loss_of_one(tiny_recipe, t2v, clip_folder, tmp_path, run_processes):
     recipe = tiny_recipe(t2v, micro_batch=1, ema=0.9)
-    clips, model = encoded(recipe)
-    train(recipe, model, clips, tmp_path / "one", validation=clips, quiet=True)
-    assert run_processes(distributed_run, 2, recipe, encoded, tmp_path / "two") == [0, 0]
+    whole_run(0, recipe, clip_folder, tmp_path / "one")
+    assert run_processes(whole_run, 2, recipe, clip_folder, tmp_path / "two") == [0, 0]
+    assert (tmp_path / "two/adapter/config.json").is_file()
     for one, two in zip(curve(tmp_path / "one"), curve(tmp_path / "two"), strict=True):
         assert two == pytest.approx(one, rel=1e-4)
     one, two = (load_checkpoint(tmp_path / name / "checkpoints") for name in ("one", "two"))
@@ -256,7 +256,9 @@ def test_curve_goes_to_tensorboard(tiny_recipe, t2v, encoded, tmp_path):
 
     recipe = tiny_recipe(t2v, steps=3)
     clips, model = encoded(recipe)
-    train(recipe, model, clips, tmp_path, accelerator=make_accelerator(recipe, tmp_path, "tensorboard"), quiet=True)
+    accelerator = make_accelerator(recipe, tmp_path, "tensorboard")
+    train(recipe, model, clips, tmp_path, accelerator=accelerator, quiet=True)
+    accelerator.end_training()
     events = EventAccumulator(str(tmp_path / "logs" / "ucpe")).Reload()
     assert [event.value for event in events.Scalars("loss")] == pytest.approx(
         [line["loss"] for line in curve(tmp_path)]

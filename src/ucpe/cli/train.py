@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -36,8 +37,8 @@ class Options:
     """Clips to validate on; by default the test split of the data."""
     cache: Path | None = None
     """Where encoded clips and captions are kept; by default DATA/encoded."""
-    log: str = "tensorboard"
-    """Tracker of accelerate: tensorboard, wandb, mlflow, ..., or none."""
+    tracker: str = "tensorboard"
+    """Where the curve goes, of what accelerate knows: tensorboard, wandb, mlflow, ..., or none."""
     skip_broken: bool = False
     """Train without clips that cannot be read, instead of stopping."""
     dry_run: bool = False
@@ -100,17 +101,17 @@ def _train(name: str, arguments: list[str]) -> None:
         return
     if options.data is None:
         raise ValueError("name the folder of clips to train on: --data FOLDER")
-    print(
-        run(
-            options.recipe,
-            options.data,
-            options.output,
-            validation=options.validation,
-            cache=options.cache,
-            tracker=options.log,
-            skip_broken=options.skip_broken,
-        )
+    result = run(
+        options.recipe,
+        options.data,
+        options.output,
+        validation=options.validation,
+        cache=options.cache,
+        tracker=options.tracker,
+        skip_broken=options.skip_broken,
     )
+    if os.environ.get("RANK", "0") == "0":
+        print(result)
 
 
 def _autoencoder(options: AutoencoderOptions) -> None:

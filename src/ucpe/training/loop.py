@@ -67,8 +67,9 @@ def train(
     """Train by the recipe, continuing from the newest checkpoint in `output`; returns the model as it should be used.
 
     Writes recipe.json, metrics.jsonl and checkpoints. A loss that is not a number and a full disk end the run with
-    its state kept.
+    its state kept. A given accelerator is the caller's to end.
     """
+    own = accelerator is None
     accelerator = accelerator or make_accelerator(recipe, output)
     main = accelerator.is_main_process
     if main:
@@ -137,9 +138,10 @@ def train(
                 keep(done)
     if curve is not None:
         curve.close()
-    accelerator.end_training()
     if averaged is not None:
         _copy(averaged, parameters)
+    if own:
+        accelerator.end_training()
     return model
 
 

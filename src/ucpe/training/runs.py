@@ -70,7 +70,9 @@ def run(
     trained = train(
         recipe, denoiser, clips, output, validation=fixed, accelerator=accelerator, sample=sample, quiet=quiet
     )
-    return export(recipe, model, trained, output, accelerator)
+    result = export(recipe, model, trained, output, accelerator)
+    accelerator.end_training()
+    return result
 
 
 def note_clips(clips: EncodedClips, output: Path) -> None:
