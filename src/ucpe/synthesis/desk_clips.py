@@ -122,7 +122,7 @@ def shard_paths(folder: Path) -> list[Path]:
     """All complete shards of a folder, in order."""
     paths = sorted(Path(folder).glob("clips-*.safetensors"))
     if not paths:
-        raise ValueError(f"no clips in {folder}; render them with `ucpe train desk-data -o {folder}`")
+        raise ValueError(f"no clips in {folder}; render them with `ucpe train desk-clips -o {folder}`")
     return paths
 
 
