@@ -148,15 +148,22 @@ def table_of(rows: Iterable[dict[str, Any]], schema: pa.Schema) -> pa.Table:
 
 def pose_column(
     c2w: Tensor,  # (N, 4, 4)
-) -> np.ndarray:
-    """Poses as a row's `c2w` (N, 12) float32."""
-    return c2w[:, :3].reshape(-1, 12).detach().cpu().numpy().astype(np.float32)
+) -> list[np.ndarray]:
+    """Poses as a row's `c2w`, N times 12 numbers."""
+    return list(c2w[:, :3].reshape(-1, 12).detach().cpu().numpy().astype(np.float32))
 
 
-def poses_of_row(column: Any, index: int = 0) -> Tensor:
+def poses_of_row(column: pa.ChunkedArray, index: int) -> Tensor:
     """Poses (N, 4, 4) float64 of one row of a `c2w` column."""
-    values = column.chunk(0) if isinstance(column, pa.ChunkedArray) and column.num_chunks == 1 else column
-    numbers = np.asarray(values[index].values.flatten(), dtype=np.float64).reshape(-1, 3, 4)
+    numbers = column[index].values.flatten().to_numpy(zero_copy_only=False).astype(np.float64).reshape(-1, 3, 4)
     c2w = torch.eye(4, dtype=torch.float64).repeat(len(numbers), 1, 1)
     c2w[:, :3] = torch.from_numpy(numbers)
     return c2w
+
+
+def flat_poses(column: pa.ChunkedArray) -> tuple[np.ndarray, np.ndarray]:
+    """All poses (F, 12) of a `c2w` column one after the other, and where each row starts (P + 1,)."""
+    rows = column.combine_chunks()
+    if isinstance(rows, pa.ChunkedArray):
+        rows = pa.concat_arrays(rows.chunks) if rows.num_chunks else pa.array([], rows.type)
+    return rows.values.flatten().to_numpy(zero_copy_only=False).reshape(-1, 12), rows.offsets.to_numpy()

@@ -88,6 +88,13 @@ class Candidates:
     motion: np.ndarray  # (C,) numbers of the motions, from 0
     rmse: np.ndarray  # (C,)
 
+    def take(
+        self,
+        rows: np.ndarray,  # (S,)
+    ) -> Candidates:
+        """Some of them."""
+        return Candidates(self.clip[rows], self.motion[rows], self.rmse[rows])
+
 
 def select(candidates: Candidates, clips: ClipFacts, limits: Limits | None = None) -> np.ndarray:
     """Rows (S,) of the chosen candidates in the order in which they were chosen.

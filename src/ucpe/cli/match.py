@@ -1,0 +1,150 @@
+"""`ucpe match`: transfer realistic rotations to curated clips."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import tyro
+
+from ucpe.synthesis.motion.pipeline import MatchSettings
+
+USAGE = """usage: ucpe match motions SOURCE ... -o motions/           candidates from videos, trajectory files and moves
+       ucpe match CURATED --motions motions/ -o matches.parquet
+       ucpe match sources matches.parquet --curated CURATED -o sources/           what `ucpe synthesize` films
+
+`ucpe match motions --help` and so on list every option; `ucpe match CURATED --help` those of matching."""
+
+
+@dataclass
+class MotionOptions:
+    """Collect candidate motions. The same command again continues where the last one stopped."""
+
+    sources: Annotated[tuple[str, ...], tyro.conf.Positional]
+    """Folders in the CameraBench layout (videos and .jsonl labels), folders of trajectory files, or `moves`."""
+    output: Annotated[Path, tyro.conf.arg(aliases=["-o"])] = Path("motions")
+    """Folder for the motions."""
+    poses: Literal["vipe", "pycolmap"] = "vipe"
+    """Where the poses of videos come from."""
+    results: Path | None = None
+    """Folder of ViPE's results. [default: the videos' folder]"""
+    up: Path | None = None
+    """Up vectors of first frames: a .jsonl, or a folder of calibrations. [default: up.jsonl in the videos' folder]"""
+    fps: float | None = None
+    """Frame rate of the videos, where they are not at hand."""
+    xfov: float | None = None
+    """Horizontal field of view of the videos in degrees, if known, for pycolmap."""
+
+
+@dataclass
+class MatchOptions:
+    """Match curated clips with motions, choose diverse matches, and transfer rotations. Safe to kill and run again."""
+
+    curated: Annotated[Path, tyro.conf.Positional]
+    """Curated clips: a Parquet file, or a folder of them."""
+    motions: Path
+    """Folder that `ucpe match motions` wrote."""
+    output: Annotated[Path, tyro.conf.arg(aliases=["-o"])] = Path("matches.parquet")
+    """Matches to write; intermediate rows are kept beside them, in a folder ending in .parts."""
+    figure: Path | None = None
+    """Picture of the categories before and after (.png or .svg)."""
+    settings: Annotated[MatchSettings, tyro.conf.arg(name="")] = field(default_factory=MatchSettings)
+
+
+@dataclass
+class SourceOptions:
+    """Write what `ucpe synthesize` films: train.jsonl and test.jsonl."""
+
+    matches: Annotated[Path, tyro.conf.Positional]
+    """What `ucpe match` wrote."""
+    curated: Path
+    """The clips it was made from."""
+    output: Annotated[Path, tyro.conf.arg(aliases=["-o"])] = Path("sources")
+    """Folder to write to."""
+
+
+def main(arguments: list[str]) -> None:
+    """Run `ucpe match`."""
+    if not arguments or arguments[0] in ("-h", "--help"):
+        print(USAGE)
+    elif arguments[0] == "motions":
+        _motions(tyro.cli(MotionOptions, args=arguments[1:], prog="ucpe match motions"))
+    elif arguments[0] == "sources":
+        _sources(tyro.cli(SourceOptions, args=arguments[1:], prog="ucpe match sources"))
+    else:
+        _match(tyro.cli(MatchOptions, args=arguments, prog="ucpe match"))
+
+
+def _motions(options: MotionOptions) -> None:
+    from ucpe.synthesis.motion import extract_motions
+
+    sources = [_source(name, options) for name in options.sources]
+    with _bar() as show:
+        counts = extract_motions(sources, options.output, lambda done, total: show("motions", done, total))
+    print(f"{options.output}  {counts.pop('', 0)} motions")
+    for reason, count in counts.most_common():
+        print(f"  {count} not used: {reason}")
+
+
+def _source(name: str, options: MotionOptions) -> Any:
+    from ucpe.synthesis.motion import CameraBench, MoveSource, Pycolmap, TrajectoryFolder, VipeResults, read_up_vectors
+
+    folder = Path(name)
+    if name == "moves" and not folder.is_dir():
+        return MoveSource()
+    if not folder.is_dir():
+        raise ValueError(f"no folder {name}: give folders of videos with labels, of trajectory files, or `moves`")
+    beside = folder / "up.jsonl"
+    path = options.up or (beside if beside.is_file() else None)
+    up_vectors = read_up_vectors(path) if path else {}
+    if not CameraBench.recognises(folder):
+        return TrajectoryFolder(folder, up_vectors)
+    if path is None:
+        raise ValueError(f"{name}: videos need the up vectors of their first frames: --up FILE, or {beside}")
+    backend = Pycolmap(options.xfov) if options.poses == "pycolmap" else VipeResults(options.results or folder)
+    return CameraBench(folder, backend, up_vectors, options.fps)
+
+
+def _match(options: MatchOptions) -> None:
+    from ucpe.synthesis.motion.balance import draw_balance
+    from ucpe.synthesis.motion.pipeline import match_clips
+
+    with _bar() as show:
+        summary = match_clips(options.curated, options.motions, options.output, options.settings, show)
+    print(f"motions    {summary.motions} used{_reasons(summary.dropped_motions)}")
+    print(f"clips      {summary.clips}{_reasons(summary.dropped_clips)}")
+    for split, count in summary.chosen.items():
+        print(f"{split:<10} {count} matches")
+    if options.figure is not None:
+        draw_balance(summary.before, summary.after, options.figure)
+        print(options.figure)
+    print(options.output)
+
+
+def _sources(options: SourceOptions) -> None:
+    from ucpe.synthesis.motion import write_sources
+
+    for split, count in write_sources(options.matches, options.curated, options.output).items():
+        print(f"{options.output / f'{split}.jsonl'}  {count} clips")
+
+
+def _reasons(counts: Mapping[str, int]) -> str:
+    return "".join(f", {count} not: {reason}" for reason, count in sorted(counts.items()))
+
+
+@contextmanager
+def _bar() -> Iterator[Any]:
+    from rich.progress import MofNCompleteColumn, Progress, TaskID
+
+    tasks: dict[str, TaskID] = {}
+    with Progress(*Progress.get_default_columns()[:2], MofNCompleteColumn(), transient=True) as bar:
+
+        def show(step: str, done: int, total: int) -> None:
+            if step not in tasks:
+                tasks[step] = bar.add_task(step, total=total)
+            bar.update(tasks[step], completed=done)
+
+        yield show

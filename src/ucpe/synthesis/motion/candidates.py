@@ -1,0 +1,336 @@
+"""Candidate rotations (supplement A.3): `ucpe match motions SOURCE ... -o motions/`.
+
+A source lists entries (videos, files, named moves) and gives the gravity-aligned trajectory of each. Every entry
+becomes one Parquet part; those that are no candidates stay there with the reason.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Literal, Protocol
+from urllib.parse import quote
+
+import torch
+
+from ucpe.synthesis.motion.poses import PoseBackend
+from ucpe.synthesis.motion.rows import (
+    MOTIONS,
+    file_stamp,
+    fingerprint_of,
+    is_current,
+    part_files,
+    pose_column,
+    poses_of_row,
+    read_part,
+    table_of,
+    write_part,
+)
+from ucpe.trajectories import DEFAULT_LENS, NAMED_MOVES, Trajectory
+from ucpe.trajectories.rotations import pose_matrix, rotation_from_angles
+
+VIDEO_SUFFIXES = (".mp4", ".mkv", ".webm", ".mov", ".m4v", ".gif")
+TRAJECTORY_SUFFIXES = (".txt", ".json", ".npy", ".npz")
+
+GRAVITY_FORMATS = ("ucpe", "panshot", "nerfstudio")
+"""Trajectory formats whose world is gravity-aligned by convention; in others the first camera is taken to be level."""
+
+UNWANTED_WORDS = ("zoom",)
+"""A motion whose labels mention one of these changes its intrinsics and is no candidate."""
+
+JITTERY_SHARE = 0.2
+"""Share of a collection's motions with the largest rotational velocity that is discarded."""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One motion that a source can give."""
+
+    name: str
+    labels: tuple[str, ...] = ()
+    split: Literal["", "train", "test"] = ""
+    file: Path | None = None
+
+
+class MotionSource(Protocol):
+    """A collection of motions."""
+
+    name: str
+    exact: bool
+    """Whether its poses are computed rather than estimated, so that none is jittery."""
+
+    def entries(self) -> list[Entry]:
+        """What there is; names are unique."""
+
+    def trajectory(self, entry: Entry) -> Trajectory:
+        """Gravity-aligned motion of an entry; ValueError says why there is none."""
+
+    def describe(self, entry: Entry) -> list[Any]:
+        """What determines the trajectory of an entry, plain enough for JSON."""
+
+
+class CameraBench:
+    """Perspective videos with text labels: .jsonl files in a folder, one object a video, and the videos below it.
+
+    Each object has `path` (or `video`, `file_name`), `labels` (texts) and `caption`; `train.jsonl` and `test.jsonl`
+    are the splits. Poses come from a backend, the up direction of the first frame from `read_up_vectors`.
+    """
+
+    exact = False
+
+    def __init__(
+        self,
+        folder: str | Path,
+        poses: PoseBackend,
+        up_vectors: dict[str, Sequence[float]],
+        fps: float | None = None,
+    ):
+        self.folder, self.backend, self.up_vectors, self.fps = Path(folder), poses, up_vectors, fps
+        self.name = self.folder.resolve().name
+
+    @staticmethod
+    def recognises(folder: Path) -> bool:
+        """Whether a folder has this layout."""
+        return folder.is_dir() and any(folder.glob("*.jsonl"))
+
+    def entries(self) -> list[Entry]:
+        """All labelled videos."""
+        videos = {path.stem: path for path in sorted(self.folder.rglob("*")) if path.suffix.lower() in VIDEO_SUFFIXES}
+        found: dict[str, Entry] = {}
+        for file in sorted(self.folder.glob("*.jsonl")):
+            for line, text in enumerate(file.read_text(encoding="utf-8").splitlines(), start=1):
+                if text.strip() and (entry := _labelled(file, line, text)):
+                    found.setdefault(entry.name, replace(entry, file=videos.get(entry.name)))
+        return list(found.values())
+
+    def trajectory(self, entry: Entry) -> Trajectory:
+        """The backend's poses with the given up direction."""
+        if entry.name not in self.up_vectors:
+            raise ValueError("no up vector")
+        motion = self.backend.poses(entry.name, entry.file, self.fps)
+        return motion.gravity_aligned(self.up_vectors[entry.name], in_first_camera=True)
+
+    def describe(self, entry: Entry) -> list[Any]:
+        """Where its poses come from, frame rate and up vector."""
+        poses = self.backend.describe(entry.name, entry.file)
+        return [self.backend.name, poses, self.fps, self.up_vectors.get(entry.name)]
+
+
+class TrajectoryFolder:
+    """Trajectory files that people have: RealEstate10K, TUM, KITTI, COLMAP texts, .npy, .npz, our .json."""
+
+    exact = False
+
+    def __init__(self, folder: str | Path, up_vectors: dict[str, Sequence[float]] | None = None):
+        self.folder, self.up_vectors = Path(folder), up_vectors or {}
+        self.name = self.folder.resolve().name
+
+    def entries(self) -> list[Entry]:
+        """All files, by their path below the folder without its ending."""
+        files = [path for path in sorted(self.folder.rglob("*")) if path.suffix.lower() in TRAJECTORY_SUFFIXES]
+        return [Entry(path.relative_to(self.folder).with_suffix("").as_posix(), file=path) for path in files]
+
+    def trajectory(self, entry: Entry) -> Trajectory:
+        """The file's poses, by the given up direction, its format's gravity, or a first camera taken to be level."""
+        from ucpe.trajectories.formats import load_trajectory, recognise
+
+        assert entry.file is not None
+        format = recognise(entry.file).name
+        motion = load_trajectory(entry.file, format=format)
+        if entry.name in self.up_vectors:
+            return motion.gravity_aligned(self.up_vectors[entry.name], in_first_camera=True)
+        return motion if format in GRAVITY_FORMATS else motion.relative_to_first()
+
+    def describe(self, entry: Entry) -> list[Any]:
+        """Its file and up vector."""
+        assert entry.file is not None
+        return [file_stamp(entry.file), self.up_vectors.get(entry.name)]
+
+
+class MoveSource:
+    """Our moves by name, with the hands of a person holding the camera."""
+
+    name = "moves"
+    exact = True
+
+    def __init__(self, names: Sequence[str] = tuple(NAMED_MOVES), frames: int = 81, fps: float = 16.0, seed: int = 0):
+        self.names, self.frames, self.fps, self.seed = tuple(names), frames, fps, seed
+
+    def entries(self) -> list[Entry]:
+        """Every move; those that zoom say so in their name."""
+        return [Entry(name, (name.replace("_", "-"),)) for name in self.names]
+
+    def trajectory(self, entry: Entry) -> Trajectory:
+        """The move carried by hand."""
+        move = Trajectory.move(entry.name, DEFAULT_LENS, frames=self.frames, fps=self.fps)
+        if entry.name == "handheld":
+            return move
+        seed = self.seed + 1 + self.names.index(entry.name)
+        return move @ Trajectory.handheld(DEFAULT_LENS, frames=self.frames, fps=self.fps, seed=seed)
+
+    def describe(self, entry: Entry) -> list[Any]:
+        """Frames, rate and seed."""
+        return [self.frames, self.fps, self.seed, self.names]
+
+
+def extract_motions(
+    sources: Sequence[MotionSource], folder: str | Path, progress: Callable[[int, int], None] | None = None
+) -> Counter[str]:
+    """Write one part a motion into a folder; returns how many were kept (key "") or dropped for each reason.
+
+    Run again, it goes on where it stopped: only what is missing, failed, or was made with other settings is done.
+    """
+    if len({source.name for source in sources}) < len(sources):
+        raise ValueError(f"sources need different names, got {', '.join(source.name for source in sources)}")
+    work = [(source, entry) for source in sources for entry in source.entries()]
+    if not work:
+        raise ValueError("the sources list no motion at all")
+    counts: Counter[str] = Counter()
+    for done, (source, entry) in enumerate(work, start=1):
+        path = Path(folder) / source.name / f"{quote(entry.name, safe='')}.parquet"
+        stamp = fingerprint_of(source.describe(entry), entry.labels, entry.split)
+        if not is_current(path, stamp) or _failed(path):
+            write_part(path, table_of([motion_row(source, entry)], MOTIONS), stamp)
+        counts[read_part(path, MOTIONS, ["dropped"])["dropped"][0].as_py()] += 1
+        if progress:
+            progress(done, len(work))
+    return counts
+
+
+def motion_row(source: MotionSource, entry: Entry) -> dict[str, Any]:
+    """The row of one motion, a candidate or not."""
+    row: dict[str, Any] = {
+        "id": f"{source.name}/{entry.name}",
+        "collection": source.name,
+        "split": entry.split,
+        "labels": list(entry.labels),
+        "exact": source.exact,
+        "c2w": [],
+        "fps": 0.0,
+        "velocity": 0.0,
+        "dropped": "",
+    }
+    words = " ".join(entry.labels).lower()
+    if unwanted := [word for word in UNWANTED_WORDS if word in words]:
+        return row | {"dropped": f"mentions {unwanted[0]}"}
+    try:
+        motion = source.trajectory(entry)
+        if len(motion) < 2:
+            raise ValueError("has a single frame")
+    except (ValueError, OSError) as error:
+        return row | {"dropped": f"failed: {error}"}
+    c2w = pose_matrix(motion.rotations, motion.positions - motion.positions[:1])
+    return row | {"c2w": pose_column(c2w), "fps": motion.fps, "velocity": rotational_velocity(motion)}
+
+
+def rotational_velocity(motion: Trajectory) -> float:
+    """Largest rotational velocity between frames, degrees a second."""
+    return motion.angular_velocity().norm(dim=-1).max().item()
+
+
+@dataclass(frozen=True)
+class Motion:
+    """A candidate motion."""
+
+    id: str
+    split: str
+    trajectory: Trajectory
+
+
+def read_motions(folder: str | Path, jittery_share: float = JITTERY_SHARE) -> tuple[list[Motion], Counter[str]]:
+    """Candidates in a folder of parts, in order of their ids, and how many others there are for each reason.
+
+    Of every collection the `jittery_share` with the largest rotational velocity is discarded, unless it is exact.
+    """
+    if not 0 <= jittery_share < 1:
+        raise ValueError(f"the share of jittery motions to discard must be in [0, 1), got {jittery_share:g}")
+    kept: dict[str, list[tuple[float, bool, Motion]]] = {}
+    dropped: Counter[str] = Counter()
+    for path in part_files(Path(folder)):
+        table = read_part(path, MOTIONS)
+        for index, row in enumerate(table.drop_columns(["c2w"]).to_pylist()):
+            if row["dropped"]:
+                dropped["failed" if row["dropped"].startswith("failed: ") else row["dropped"]] += 1
+                continue
+            try:
+                trajectory = Trajectory(poses_of_row(table["c2w"], index), DEFAULT_LENS, row["fps"])
+            except ValueError as error:
+                raise ValueError(f"{path}, motion {row['id']!r}: {error}") from None
+            motion = Motion(row["id"], row["split"], trajectory)
+            kept.setdefault(row["collection"], []).append((row["velocity"], row["exact"], motion))
+    motions: list[Motion] = []
+    for entries in kept.values():
+        estimated = sorted((-velocity, motion.id) for velocity, exact, motion in entries if not exact)
+        jittery = {name for _, name in estimated[: int(jittery_share * len(estimated) + 1e-9)]}
+        dropped["jittery"] += len(jittery)
+        motions += [motion for _, _, motion in entries if motion.id not in jittery]
+    motions.sort(key=lambda motion: motion.id)
+    if twice := [name for name, count in Counter(motion.id for motion in motions).items() if count > 1]:
+        raise ValueError(f"{folder}: motion {twice[0]!r} is there more than once")
+    return motions, +dropped
+
+
+def read_up_vectors(path: str | Path) -> dict[str, Sequence[float]]:
+    """Up directions in the first camera's frame by video name, as single-image calibration (GeoCalib) gives them.
+
+    From a .jsonl whose lines hold `video` and `up` (x right, y down, z forward) or `pitch` and `roll` in degrees; or
+    from a folder with one NAME.json a video. Numbers given for every frame count with their first.
+    """
+    path = Path(path)
+    if path.is_dir():
+        texts = [(f"{file}", file.stem, file.read_text(encoding="utf-8")) for file in sorted(path.glob("*.json"))]
+    else:
+        lines = path.read_text(encoding="utf-8").splitlines()
+        texts = [(f"{path}, line {number}", "", text) for number, text in enumerate(lines, 1) if text.strip()]
+    found: dict[str, Sequence[float]] = {}
+    for where, name, text in texts:
+        try:
+            content = json.loads(text)
+            video = name or _video_name(content)
+            found[video] = _up(content)
+        except (json.JSONDecodeError, KeyError, TypeError, ValueError, IndexError, AttributeError):
+            raise ValueError(
+                f"{where}: expected an object with `video` and `up` (3 numbers) or `pitch` and `roll` (degrees)"
+            ) from None
+    return found
+
+
+def _up(content: dict[str, Any]) -> Sequence[float]:
+    if "up" in content:
+        up = content["up"][0] if isinstance(content["up"][0], list) else content["up"]
+        if len(up) != 3 or not any(up):
+            raise ValueError
+        return [float(value) for value in up]
+    pitch, roll = (
+        float(content[key][0] if isinstance(content[key], list) else content[key]) for key in ("pitch", "roll")
+    )
+    angles = torch.tensor([pitch, 0.0, roll], dtype=torch.float64)
+    return (rotation_from_angles(*angles).mT @ torch.tensor([0.0, -1.0, 0.0], dtype=torch.float64)).tolist()
+
+
+def _labelled(file: Path, line: int, text: str) -> Entry | None:
+    try:
+        content = json.loads(text)
+        name = _video_name(content)
+    except (json.JSONDecodeError, KeyError, TypeError, AttributeError) as error:
+        raise ValueError(f"{file}, line {line}: expected an object with the `path` of a video ({error})") from None
+    if "up" in content or "pitch" in content:
+        return None
+    labels = [content.get(key) or [] for key in ("labels", "caption")]
+    texts = [label for value in labels for label in ([value] if isinstance(value, str) else value)]
+    split = next((split for split in ("train", "test") if file.stem.lower().startswith(split)), "")
+    return Entry(name, tuple(map(str, texts)), split)  # type: ignore[arg-type]
+
+
+def _video_name(content: dict[str, Any]) -> str:
+    key = next((key for key in ("path", "video", "file_name") if content.get(key)), "path")
+    path = str(content[key])
+    name = path.replace("\\", "/").rsplit("/", 1)[-1]
+    return name[: -len(Path(name).suffix)] if Path(name).suffix.lower() in VIDEO_SUFFIXES else name
+
+
+def _failed(path: Path) -> bool:
+    return read_part(path, MOTIONS, ["dropped"])["dropped"][0].as_py().startswith("failed: ")

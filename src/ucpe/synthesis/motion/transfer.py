@@ -1,0 +1,97 @@
+"""Rotations of a matched motion in a panorama's frame, and the sources that `ucpe synthesize` films them in."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+from collections import defaultdict
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ucpe.synthesis.dataset import write_bytes
+from ucpe.synthesis.motion.rows import CURATED, MATCHES, part_files, poses_of_row, read_part
+from ucpe.trajectories import Trajectory
+from ucpe.trajectories.rotations import rotation_from_angles
+
+
+def transfer_rotations(
+    erp: Tensor,  # (N, 4, 4)
+    motion: Trajectory,  # N frames, gravity-aligned
+    yaw: float,
+) -> Tensor:
+    """Rotations (N, 3, 3), camera to panorama, of a motion turned by `yaw` degrees about the vertical.
+
+    In the world the camera then looks as the aligned motion does, however the panorama itself turns:
+    R_erp R = R_yaw R_motion, and its poses are [R_erp R | t_erp].
+    """
+    if len(erp) != len(motion):
+        raise ValueError(f"a motion of {len(motion)} frames does not fit {len(erp)} frames of a panorama: resample it")
+    zero = torch.zeros((), dtype=torch.float64)
+    turn = rotation_from_angles(zero, torch.tensor(float(yaw), dtype=torch.float64), zero)
+    return erp[:, :3, :3].double().mT @ turn @ motion.rotations.double()
+
+
+def write_sources(matches: Path, curated: Path, folder: Path) -> dict[str, int]:
+    """Sources for `ucpe synthesize` from matches and the clips they belong to; how many clips each split has.
+
+    Writes `train.jsonl` and `test.jsonl`, one line a clip, with its poses in `poses/` and rotations in `rotations/`.
+    """
+    folder = Path(folder)
+    rows: dict[str, list[dict[str, Any]]] = defaultdict(list)
+    for file in part_files(matches):
+        for row in read_part(file, MATCHES).to_pylist():
+            rows[row["clip"]].append(row)
+    lines: dict[str, list[tuple[str, str]]] = defaultdict(list)
+    for part in part_files(curated):
+        names = read_part(part, CURATED, ["id"])["id"].to_pylist()
+        wanted = [index for index, name in enumerate(names) if name in rows]
+        if not wanted:
+            continue
+        table = read_part(part, CURATED).take(wanted)
+        for index, clip in enumerate(table.drop_columns(["c2w"]).to_pylist()):
+            own = rows.pop(clip["id"])
+            line = _write_source(folder, part, clip, poses_of_row(table["c2w"], index), own)
+            lines[own[0]["split"]].append((clip["id"], line))
+    if rows:
+        raise ValueError(f"{curated}: no clip {next(iter(rows))!r}, which {matches} names; was it curated again?")
+    for split, entries in lines.items():
+        write_bytes(folder / f"{split}.jsonl", "".join(f"{line}\n" for _, line in sorted(entries)).encode())
+    return {split: len(entries) for split, entries in sorted(lines.items())}
+
+
+def _write_source(folder: Path, part: Path, clip: dict[str, Any], c2w: Tensor, matches: list[dict[str, Any]]) -> str:
+    """Files of one clip, and its line of a sources file."""
+    if not clip["video"]:
+        raise ValueError(f"{part}: clip {clip['id']!r} names no video to film")
+    name = quote(clip["id"], safe="")
+    poses = Path("poses") / f"{name}.npy"
+    _write_array(folder / poses, c2w[:, :3].float().numpy())
+    rotations = []
+    for match in matches:
+        file = Path("rotations") / f"{name}--{quote(match['motion'], safe='')}.npy"
+        array = np.asarray(match["rotations"], np.float32).reshape(-1, 3, 3)
+        _write_array(folder / file, np.concatenate([array, np.zeros((len(array), 3, 1), np.float32)], 2))
+        rotations.append(file.as_posix())
+    return json.dumps(
+        {
+            "video": os.path.relpath((part.parent / clip["video"]).resolve(), folder.resolve()),
+            "poses": poses.as_posix(),
+            "near_depth": 1.0,
+            "rotations": rotations,
+            "start": 0,
+            "categories": clip["categories"],
+            "scores": {key: clip[key] for key in ("quality", "watermark", "rotation_score", "motion_magnitude")},
+        }
+    )
+
+
+def _write_array(path: Path, array: np.ndarray) -> None:
+    buffer = io.BytesIO()
+    np.save(buffer, array, allow_pickle=False)
+    write_bytes(path, buffer.getvalue())
