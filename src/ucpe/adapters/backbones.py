@@ -37,14 +37,15 @@ class Backbone(ABC):
         self.transformer = transformer
 
     @property
-    @abstractmethod
     def width(self) -> int:
         """Channels of a token."""
+        config = self.transformer.config
+        return config.num_attention_heads * config.attention_head_dim
 
     @property
-    @abstractmethod
     def heads(self) -> int:
         """Self-attention heads."""
+        return self.transformer.config.num_attention_heads
 
     @property
     @abstractmethod
@@ -110,17 +111,6 @@ class Wan(Backbone):
     transformer_class = "WanTransformer3DModel"
 
     @property
-    def width(self) -> int:
-        """Channels of a token."""
-        config = self.transformer.config
-        return config.num_attention_heads * config.attention_head_dim
-
-    @property
-    def heads(self) -> int:
-        """Self-attention heads."""
-        return self.transformer.config.num_attention_heads
-
-    @property
     def patch_size(self) -> tuple[int, int, int]:
         """Latent frames, rows and columns of a token."""
         return tuple(self.transformer.config.patch_size)
@@ -161,17 +151,6 @@ class CogVideoX(Backbone):
     transformer_class = "CogVideoXTransformer3DModel"
 
     @property
-    def width(self) -> int:
-        """Channels of a token."""
-        config = self.transformer.config
-        return config.num_attention_heads * config.attention_head_dim
-
-    @property
-    def heads(self) -> int:
-        """Self-attention heads."""
-        return self.transformer.config.num_attention_heads
-
-    @property
     def patch_size(self) -> tuple[int, int, int]:
         """Latent frames, rows and columns of a token."""
         config = self.transformer.config
@@ -209,17 +188,6 @@ class LTX(Backbone):
     transformer_class = "LTXVideoTransformer3DModel"
     temporal_stride = 8
     spatial_stride = 32
-
-    @property
-    def width(self) -> int:
-        """Channels of a token."""
-        config = self.transformer.config
-        return config.num_attention_heads * config.attention_head_dim
-
-    @property
-    def heads(self) -> int:
-        """Self-attention heads."""
-        return self.transformer.config.num_attention_heads
 
     @property
     def patch_size(self) -> tuple[int, int, int]:
