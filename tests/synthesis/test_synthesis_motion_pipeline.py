@@ -27,7 +27,7 @@ from ucpe.synthesis.motion import (
     transfer_rotations,
     write_sources,
 )
-from ucpe.synthesis.motion.balance import draw_balance
+from ucpe.synthesis.motion.figures import draw_balance
 from ucpe.synthesis.motion.rows import PAIRS, pose_column, read_part, table_of, write_part
 from ucpe.trajectories import Trajectory, align
 from ucpe.trajectories.formats import clip_of_pose_file, read_near_depths
@@ -210,6 +210,19 @@ def test_clips_that_cannot_be_used_are_counted(tmp_path, motions):
     assert {row["clip"] for row in read_part(tmp_path / "m.parquet", MATCHES).to_pylist()} == {"a-0"}
 
 
+def test_nothing_to_match_is_an_empty_table_with_reasons(tmp_path, motions):
+    orbit = Trajectory.orbit(LENS, frames=161, fps=30)
+    rows = [curated_clip(f"a-{n}", orbit[: 20 if n else None]) for n in range(3)]
+    write_part(tmp_path / "curated" / "a.parquet", table_of(rows, CURATED))
+    summary = match_clips(
+        tmp_path / "curated", motions, tmp_path / "m.parquet", MatchSettings(test_share=0.0, train=Limits(total=0))
+    )
+    assert summary.dropped_clips == {"shorter than the window": 2} and summary.chosen == {"train": 0, "test": 0}
+    assert read_part(tmp_path / "m.parquet", MATCHES).num_rows == 0
+    write_part(tmp_path / "short" / "a.parquet", table_of(rows[1:], CURATED))
+    assert match_clips(tmp_path / "short", motions, tmp_path / "s.parquet").chosen == {"train": 0, "test": 0}
+
+
 @pytest.mark.parametrize(
     ("change", "says"),
     [
@@ -292,6 +305,12 @@ def test_the_command_from_motions_to_sources_that_synthesize_opens(tmp_path, cap
     matching = [f"{folder}/curated", "--motions", f"{folder}/motions", "-o", f"{folder}/m.parquet"]
     main([*matching, "--test-share", "0", "--train.per-panorama", "2", *figure])
     assert "train      8 matches" in capsys.readouterr().out and (tmp_path / "balance.png").stat().st_size > 5000
+    given = ["--matches", f"{folder}/m.parquet", "--curated", f"{folder}/curated", "--motions", f"{folder}/motions"]
+    main(["show", "v2-0", *given, "-o", f"{folder}/v2.png"])
+    assert (tmp_path / "v2.png").read_bytes().startswith(b"\x89PNG")
+    with pytest.raises(ValueError, match="clip 'v9' has no match"):
+        main(["show", "v9", *given])
+    capsys.readouterr()
     main(["sources", f"{folder}/m.parquet", "--curated", f"{folder}/curated", "-o", f"{folder}/sources"])
     assert "train.jsonl  4 clips" in capsys.readouterr().out
     sources = open_sources([tmp_path / "sources" / "train.jsonl"])

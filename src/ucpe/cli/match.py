@@ -14,6 +14,7 @@ from ucpe.synthesis.motion.pipeline import MatchSettings
 
 USAGE = """usage: ucpe match motions SOURCE ... -o motions/           candidates from videos, trajectory files and moves
        ucpe match CURATED --motions motions/ -o matches.parquet
+       ucpe match show CLIP --matches matches.parquet --curated CURATED --motions motions/ -o clip.png
        ucpe match sources matches.parquet --curated CURATED -o sources/           what `ucpe synthesize` films
 
 `ucpe match motions --help` and so on list every option; `ucpe match CURATED --help` those of matching."""
@@ -66,6 +67,22 @@ class SourceOptions:
     """Folder to write to."""
 
 
+@dataclass
+class ShowOptions:
+    """Draw a clip's matches from above."""
+
+    clip: Annotated[str, tyro.conf.Positional]
+    """Id of a curated clip."""
+    matches: Path
+    """What `ucpe match` wrote."""
+    curated: Path
+    """The clips it was made from."""
+    motions: Path
+    """The motions it was made from."""
+    output: Annotated[Path, tyro.conf.arg(aliases=["-o"])] = Path("match.png")
+    """Picture to write (.png or .svg)."""
+
+
 def main(arguments: list[str]) -> None:
     """Run `ucpe match`."""
     if not arguments or arguments[0] in ("-h", "--help"):
@@ -74,6 +91,8 @@ def main(arguments: list[str]) -> None:
         _motions(tyro.cli(MotionOptions, args=arguments[1:], prog="ucpe match motions"))
     elif arguments[0] == "sources":
         _sources(tyro.cli(SourceOptions, args=arguments[1:], prog="ucpe match sources"))
+    elif arguments[0] == "show":
+        _show(tyro.cli(ShowOptions, args=arguments[1:], prog="ucpe match show"))
     else:
         _match(tyro.cli(MatchOptions, args=arguments, prog="ucpe match"))
 
@@ -109,7 +128,7 @@ def _source(name: str, options: MotionOptions) -> Any:
 
 
 def _match(options: MatchOptions) -> None:
-    from ucpe.synthesis.motion.balance import draw_balance
+    from ucpe.synthesis.motion.figures import draw_balance
     from ucpe.synthesis.motion.pipeline import match_clips
 
     with _bar() as show:
@@ -129,6 +148,13 @@ def _sources(options: SourceOptions) -> None:
 
     for split, count in write_sources(options.matches, options.curated, options.output).items():
         print(f"{options.output / f'{split}.jsonl'}  {count} clips")
+
+
+def _show(options: ShowOptions) -> None:
+    from ucpe.synthesis.motion.figures import draw_matches
+
+    draw_matches(options.matches, options.curated, options.motions, options.clip, options.output)
+    print(options.output)
 
 
 def _reasons(counts: Mapping[str, int]) -> str:

@@ -11,7 +11,7 @@ import itertools
 import math
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -111,8 +111,11 @@ def match_clips(
     parts = part_files(Path(curated))
     library = MotionLibrary.read(motions, settings)
     pair_files = [_pair_file(output, Path(curated), part) for part in parts]
+    used = [settings.window, settings.best, settings.test_share, settings.seed, library.fingerprint()]
     for done, (part, file) in enumerate(zip(parts, pair_files), start=1):
-        _match_part(part, file, library, settings)
+        stamp = fingerprint_of(file_stamp(part), used)
+        if not is_current(file, stamp):
+            write_part(file, _match_part(part, library, settings), stamp)
         if progress:
             progress("matching", done, len(parts))
     clips = _Clips.read(parts, settings)
@@ -179,12 +182,8 @@ class MotionLibrary:
         return digest.hexdigest()
 
 
-def _match_part(part: Path, file: Path, library: MotionLibrary, settings: MatchSettings) -> None:
-    """Write the best motions of every clip of a part, unless they are there."""
-    used = {key: value for key, value in asdict(settings).items() if key in ("window", "best", "test_share", "seed")}
-    stamp = fingerprint_of(file_stamp(part), used, library.fingerprint())
-    if is_current(file, stamp):
-        return
+def _match_part(part: Path, library: MotionLibrary, settings: MatchSettings) -> pa.Table:
+    """The best motions of every clip of a part."""
     table = read_part(part, CURATED, ["id", "source", "c2w", "fps"])
     names, sources = table["id"].to_pylist(), table["source"].to_pylist()
     positions, dropped = window_positions(part, table, settings.window)
@@ -208,7 +207,7 @@ def _match_part(part: Path, file: Path, library: MotionLibrary, settings: MatchS
             rows[row]["motions"] = [library.motions[numbers[index]].id for index in found.motion[place].tolist()]
             for name in ("rmse", "scale", "yaw"):
                 rows[row][name] = getattr(found, name)[place].numpy()
-    write_part(file, table_of(rows, PAIRS), stamp)
+    return table_of(rows, PAIRS)
 
 
 def window_positions(part: Path, table: pa.Table, window: Window) -> tuple[Tensor, list[str]]:

@@ -1,0 +1,133 @@
+"""Pictures of stage 2: how even the places are before and after selection (the paper's figure), and single matches."""
+
+from __future__ import annotations
+
+import io
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.compute as compute
+import torch
+
+from ucpe.synthesis.dataset import write_bytes
+from ucpe.synthesis.motion.candidates import read_motions
+from ucpe.synthesis.motion.rows import CURATED, MATCHES, part_files, poses_of_row, read_part
+from ucpe.synthesis.motion.selection import evenness
+from ucpe.synthesis.motion.window import Window
+from ucpe.trajectories import umeyama
+
+ARROWS = 9
+"""View directions drawn along a path."""
+
+
+def draw_balance(before: dict[str, int], after: dict[str, int], path: str | Path, most: int = 65) -> None:
+    """Bars of the clips (before) and chosen matches (after) of each category, largest before first, as .png or .svg."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    names = list(before)[:most]
+    if not names:
+        raise ValueError("no category to draw")
+    figure = Figure(figsize=(max(6.0, 0.19 * len(names) + 2), 5.2), dpi=110, layout="constrained")
+    FigureCanvasAgg(figure)
+    upper, lower = figure.subplots(2, 1, sharex=True)
+    for axis, counts, what, color in (
+        (upper, before, "clips before selection", "#9aa5b1"),
+        (lower, after, "matches after selection", "#2b6cb0"),
+    ):
+        axis.bar(range(len(names)), [counts.get(name, 0) for name in names], color=color, width=0.8)
+        most_common = max(counts.values(), default=0)
+        title = f"{what}: at most {most_common:,} of a category, evenness {evenness(counts):.2f}"
+        axis.set_title(title, loc="left", fontsize=10)
+        axis.spines[["top", "right"]].set_visible(False)
+        axis.tick_params(axis="y", labelsize=8)
+        axis.grid(axis="y", alpha=0.25)
+        axis.set_axisbelow(True)
+    lower.set_xticks(range(len(names)), names, rotation=90, fontsize=7)
+    lower.set_xlim(-0.7, len(names) - 0.3)
+    _save(figure, path)
+
+
+def draw_matches(matches: str | Path, curated: str | Path, motions: str | Path, clip: str, path: str | Path) -> None:
+    """A clip's path from above with each matched motion laid on it, and where the transferred camera looks."""
+    rows = [row for file in part_files(Path(matches)) for row in _rows_of(file, clip)]
+    if not rows:
+        raise ValueError(f"{matches}: clip {clip!r} has no match")
+    erp = _clip_poses(Path(curated), clip)[rows[0]["frames"]].numpy()
+    window = Window(len(erp), rows[0]["fps"], longest_stretch=math.inf)
+    library = {motion.id: motion.trajectory for motion in read_motions(motions, jittery_share=0)[0]}
+    columns = min(len(rows), 3)
+    figure, axes = _panels(len(rows), columns)
+    for axis, row in zip(axes, rows):
+        if row["motion"] not in library:
+            raise ValueError(f"{motions}: no motion {row['motion']!r}, which {matches} names")
+        motion, target = window.of_motion(library[row["motion"]]).positions, torch.from_numpy(erp[:, :3, 3])
+        laid = umeyama(motion, target, vertical=True).apply(motion).numpy()
+        _draw_match(axis, erp, laid, np.array(row["rotations"]).reshape(-1, 3, 3))
+        axis.set_title(f"{row['motion']}\nRMSE {row['rmse']:.3f}", fontsize=9)
+    axes[0].legend(fontsize=8, frameon=False, loc="best")
+    _save(figure, path)
+
+
+def _draw_match(axis: Any, erp: np.ndarray, laid: np.ndarray, rotations: np.ndarray) -> None:
+    path = erp[:, :3, 3]
+    axis.plot(path[:, 0], path[:, 2], color="#9aa5b1", linewidth=4, solid_capstyle="round", label="panoramic clip")
+    axis.plot(laid[:, 0], laid[:, 2], color="#dd6b20", linewidth=1.5, linestyle="--", label="motion, aligned")
+    shown = np.linspace(0, len(path) - 1, ARROWS).round().astype(int)
+    forward = (erp[:, :3, :3] @ rotations)[shown, :, 2]
+    length = 0.18 * max(float(np.ptp(np.concatenate([path, laid])[:, [0, 2]], axis=0).max()), 1e-6)
+    tips = path[shown] + length * forward
+    axis.plot(tips[:, 0], tips[:, 2], alpha=0)
+    axis.quiver(
+        *path[shown][:, [0, 2]].T,
+        *(length * forward[:, [0, 2]]).T,
+        angles="xy",
+        scale_units="xy",
+        scale=1,
+        width=0.008,
+        color="#2b6cb0",
+        zorder=3,
+        label="camera looks",
+    )
+    axis.scatter(*path[0, [0, 2]], color="#2b6cb0", s=18, zorder=4)
+    axis.set_aspect("equal", adjustable="datalim")
+    axis.margins(0.1)
+    axis.tick_params(labelsize=8)
+    axis.set_xlabel("right", fontsize=8)
+    axis.set_ylabel("forward", fontsize=8)
+    axis.grid(alpha=0.25)
+
+
+def _panels(count: int, columns: int) -> tuple[Any, Sequence[Any]]:
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    lines = -(-count // columns)
+    figure = Figure(figsize=(3.6 * columns, 3.7 * lines), dpi=100, layout="constrained")
+    FigureCanvasAgg(figure)
+    axes = list(figure.subplots(lines, columns, squeeze=False).flat)
+    for axis in axes[count:]:
+        axis.set_visible(False)
+    return figure, axes
+
+
+def _rows_of(file: Path, clip: str) -> list[dict[str, Any]]:
+    table = read_part(file, MATCHES)
+    return table.filter(compute.equal(table["clip"], clip)).to_pylist()
+
+
+def _clip_poses(curated: Path, clip: str) -> torch.Tensor:
+    for part in part_files(curated):
+        names = read_part(part, CURATED, ["id"])["id"].to_pylist()
+        if clip in names:
+            return poses_of_row(read_part(part, CURATED, ["c2w"])["c2w"], names.index(clip))
+    raise ValueError(f"{curated}: no clip {clip!r}")
+
+
+def _save(figure: Any, path: str | Path) -> None:
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format=Path(path).suffix.lstrip(".") or "png")
+    write_bytes(Path(path), buffer.getvalue())
