@@ -2,6 +2,7 @@
 
 import json
 import os
+import socket
 from dataclasses import replace
 from multiprocessing import get_context
 from pathlib import Path
@@ -201,7 +202,9 @@ def run_processes():
 
     def run(target, processes, *args):
         context = get_context("fork")
-        port = 20_000 + os.getpid() % 20_000
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            port = probe.getsockname()[1]
         workers = [
             context.Process(target=_as_rank, args=(target, rank, processes, port, args)) for rank in range(processes)
         ]

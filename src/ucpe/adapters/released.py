@@ -13,6 +13,7 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from ucpe.adapters.attachment import listed
+from ucpe.files import atomic_file
 
 if TYPE_CHECKING:
     from ucpe.adapters.camera_adapter import CameraAdapter
@@ -80,9 +81,8 @@ def write_released(adapter: CameraAdapter, path: str | os.PathLike[str]) -> None
     for name, value in adapter.state_dict().items():
         blocks, index, rest = name.split(".", 2)
         state[f"pipe.dit.{blocks}.{index}.cam_self_attn.{rest}"] = value.detach().cpu().contiguous()
-    temporary = Path(f"{path}.tmp")
-    torch.save(state, temporary)
-    temporary.replace(path)
+    with atomic_file(Path(path)) as file:
+        torch.save(state, file)
 
 
 def _read_state(path: Path) -> dict[str, Tensor]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,6 +15,7 @@ from ucpe.encodings.absolute import plucker_rays, raw_parameters
 from ucpe.encodings.frames import ray_frames, world_rays
 from ucpe.encodings.operators import ENCODINGS, Operator, camera_operator
 from ucpe.encodings.orientation import lat_up_map
+from ucpe.files import atomic_file
 from ucpe.lenses.base import Lens
 from ucpe.lenses.fisheye import Equidistant
 from ucpe.lenses.panoramic import Equirectangular
@@ -39,10 +39,8 @@ def draw_encoding(name: str, path: str | Path, lens: Lens | None = None) -> None
     if path.suffix not in (".png", ".svg", ".pdf"):
         raise ValueError(f"pictures are .png, .svg or .pdf, got {path}")
     figure = DRAWINGS[name](lens)
-    unfinished = path.with_name(f".{path.name}.{os.getpid()}")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(unfinished, format=path.suffix[1:], dpi=100, facecolor=PAPER)
-    unfinished.replace(path)
+    with atomic_file(path) as file:
+        figure.savefig(file, format=path.suffix[1:], dpi=100, facecolor=PAPER)
 
 
 def draw_relative(encoding: str, lens: Lens | None = None) -> Figure:

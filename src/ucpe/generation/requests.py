@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from ucpe.files import atomic_file
 from ucpe.lenses.files import lens_from_dict
 from ucpe.trajectories import Trajectory
 from ucpe.trajectories.formats import read_demo
@@ -78,9 +78,8 @@ def make_video(
     write_video(path, video.frames, request.camera.fps)
     written = {"video": path, "record": path.with_suffix(".json")}
     record = {"ucpe": ucpe.__version__, "request": request.to_dict()}
-    temporary = written["record"].with_suffix(".json.tmp")
-    temporary.write_text(json.dumps(record, indent=1))
-    os.replace(temporary, written["record"])
+    with atomic_file(written["record"]) as file:
+        file.write_text(json.dumps(record, indent=1))
     if preview:
         written["preview"] = path.with_suffix(".png")
         preview_sheet([video], written["preview"])

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,6 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ucpe.files import atomic_file
 from ucpe.lenses.base import Lens, Rays
 from ucpe.lenses.planar import PlanarLens
 
@@ -119,10 +119,8 @@ def save_picture(figure: Figure, path: str | Path) -> None:
     path = Path(path)
     if path.suffix.lower() not in PICTURES:
         raise ValueError(f"a lens is shown as {', '.join(PICTURES)}, not {path.name!r}")
-    unfinished = path.with_name(f".{path.name}.{os.getpid()}")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(unfinished, format=path.suffix[1:].lower(), dpi=100, facecolor=PAPER)
-    os.replace(unfinished, path)
+    with atomic_file(path) as file:
+        figure.savefig(file, format=path.suffix[1:].lower(), dpi=100, facecolor=PAPER)
 
 
 def checker_room(rays: Rays, c2w: Tensor) -> np.ndarray:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +13,9 @@ from safetensors import safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
+from ucpe.files import atomic_file
 from ucpe.lenses import FAMILIES, UCM
+from ucpe.trajectories.rotations import rotation_from_angles
 
 FRAMES, HEIGHT, WIDTH, FPS = 17, 64, 112, 8.0
 CLIPS_PER_SHARD = 256
@@ -69,7 +70,7 @@ def random_camera(
     pitch = generator.uniform(-ranges.pitch, ranges.pitch) + progress * generator.uniform(-ranges.tilt, ranges.tilt)
     roll = generator.uniform(-ranges.roll, ranges.roll) + progress * generator.uniform(-ranges.twist, ranges.twist)
     poses = np.tile(np.eye(4), (frames, 1, 1))
-    poses[:, :3, :3] = _rotation(*np.radians([yaw, pitch, roll]))
+    poses[:, :3, :3] = rotation_from_angles(*map(torch.from_numpy, (pitch, yaw, roll))).numpy()
     heading = generator.normal(size=3) * [1, 0.25, 1]
     distance = generator.uniform(0, ranges.travel) * (generator.random() < 0.9)
     poses[:, :3, 3] = _progress(generator, frames)[:, None] * distance * heading / np.linalg.norm(heading)
@@ -104,9 +105,8 @@ def render_shard(shard: int, first_seed: int, folder: Path, samples: int = 2, th
         families.append(family)
     xfov, xi = torch.tensor(lenses, dtype=torch.float32).unbind(-1)
     tensors = {"video": video, "c2w": c2w, "xfov": xfov.contiguous(), "xi": xi.contiguous(), "seeds": seeds}
-    temporary = path.with_suffix(f".{os.getpid()}.tmp")
-    save_file(tensors, temporary, {"captions": json.dumps(captions), "families": json.dumps(families)})
-    os.replace(temporary, path)
+    with atomic_file(path) as file:
+        save_file(tensors, file, {"captions": json.dumps(captions), "families": json.dumps(families)})
     return path
 
 
@@ -137,19 +137,3 @@ def _progress(generator: np.random.Generator, frames: int) -> np.ndarray:
     time = np.linspace(0, 1, frames)
     curves = (time, time * time * (3 - 2 * time), time**1.7, 1 - (1 - time) ** 1.7)
     return curves[generator.integers(len(curves))]
-
-
-def _rotation(yaw: np.ndarray, pitch: np.ndarray, roll: np.ndarray) -> np.ndarray:
-    """Camera-to-world rotations (N, 3, 3): turn right by yaw, look up by pitch, tilt clockwise by roll (radians)."""
-    yaw, pitch, roll = np.broadcast_arrays(yaw, pitch, roll)
-    zero, one = np.zeros_like(yaw), np.ones_like(yaw)
-
-    def stack(rows: list[list[np.ndarray]]) -> np.ndarray:
-        return np.stack([np.stack(row, -1) for row in rows], -2)
-
-    about_down = stack([[np.cos(yaw), zero, np.sin(yaw)], [zero, one, zero], [-np.sin(yaw), zero, np.cos(yaw)]])
-    about_right = stack(
-        [[one, zero, zero], [zero, np.cos(pitch), -np.sin(pitch)], [zero, np.sin(pitch), np.cos(pitch)]]
-    )
-    about_axis = stack([[np.cos(roll), -np.sin(roll), zero], [np.sin(roll), np.cos(roll), zero], [zero, zero, one]])
-    return about_down @ about_right @ about_axis

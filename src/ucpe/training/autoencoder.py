@@ -12,8 +12,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from ucpe.files import atomic_file
 from ucpe.synthesis.desk_clips import DeskClips, load_shard, shard_paths
-from ucpe.training.checkpoints import atomic_file, gather_state, load_checkpoint, restore_state, save_checkpoint
+from ucpe.training.checkpoints import gather_state, load_checkpoint, restore_state, save_checkpoint
 from ucpe.training.encoded import to_model_range
 from ucpe.training.progress import CURVE_FILE, Curve, TrainingBar
 from ucpe.training.recipes import AutoencoderRecipe

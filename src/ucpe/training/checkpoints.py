@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
 import warnings
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,6 +14,8 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 from torch.distributed.tensor import DTensor, distribute_tensor
+
+from ucpe.files import atomic_file
 
 WEIGHTS, AVERAGED, OPTIMIZER = "weights/", "averaged/", "optimizer/"
 """First part of the names in a checkpoint."""
@@ -124,20 +124,6 @@ def restore_state(
             of, kind = name.removeprefix(OPTIMIZER).rsplit("/", 1)
             parameter = parameters[of]
             optimizer.state[parameter][kind] = _like(value, parameter) if value.ndim else value.clone()
-
-
-@contextmanager
-def atomic_file(path: Path) -> Iterator[Path]:
-    """A temporary path to write to, which becomes `path` once the block succeeds and vanishes if it fails."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.partial")
-    try:
-        yield temporary
-        with open(temporary, "rb") as file:
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)
 
 
 def _like(value: Tensor, target: Tensor) -> Tensor:

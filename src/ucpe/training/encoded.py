@@ -15,8 +15,8 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
+from ucpe.files import atomic_file
 from ucpe.training.base_models import BaseModel
-from ucpe.training.checkpoints import atomic_file
 from ucpe.training.clips import Source
 from ucpe.trajectories import Trajectory
 

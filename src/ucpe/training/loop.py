@@ -19,7 +19,8 @@ from torch import Tensor, nn
 from torch.distributed.fsdp import FSDPModule
 from torch.utils.data import DataLoader
 
-from ucpe.training.checkpoints import atomic_file, gather_state, load_checkpoint, restore_state, save_checkpoint
+from ucpe.files import atomic_file
+from ucpe.training.checkpoints import gather_state, load_checkpoint, restore_state, save_checkpoint
 from ucpe.training.denoiser import Batch, Denoiser
 from ucpe.training.encoded import EncodedClips
 from ucpe.training.objective import denoising_loss

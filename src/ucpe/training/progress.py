@@ -11,7 +11,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from ucpe.training.checkpoints import atomic_file
+from ucpe.files import atomic_file
 
 if TYPE_CHECKING:
     from rich.progress import Progress

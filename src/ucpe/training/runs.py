@@ -10,8 +10,8 @@ from pathlib import Path
 
 from accelerate import Accelerator, DistributedType
 
+from ucpe.files import atomic_file
 from ucpe.training.base_models import BaseModel
-from ucpe.training.checkpoints import atomic_file
 from ucpe.training.clips import Source, open_source
 from ucpe.training.encoded import EncodedClips, encode_missing
 from ucpe.training.export import export, video_sampler

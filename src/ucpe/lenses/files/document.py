@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import math
-import os
 import re
 from pathlib import Path
 from typing import Any
 
 import yaml
 
+from ucpe.files import atomic_file
 from ucpe.lenses.base import Lens
 from ucpe.lenses.planar import PlanarLens
 
@@ -126,9 +126,8 @@ def calibration(lens: Lens, height: int, width: int) -> dict[str, float]:
 
 def write_text(path: Path, text: str) -> None:
     """Write a file so that it is there whole or not at all."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    temporary.write_text(text, encoding="utf-8")
-    os.replace(temporary, path)
+    with atomic_file(path) as file:
+        file.write_text(text, encoding="utf-8")
 
 
 def _flat(value: Any) -> list[float] | None:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import re
-import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +12,7 @@ from typing import Any, NamedTuple, Protocol
 import torch
 from torch import Tensor
 
+from ucpe.files import atomic_file
 from ucpe.lenses import Lens
 from ucpe.trajectories.rotations import pose_matrix
 from ucpe.trajectories.trajectory import ROTATION_TOLERANCE, Trajectory
@@ -153,17 +152,8 @@ def peek_json(path: Path) -> Any:
 
 def write_atomically(path: Path, content: str | bytes) -> None:
     """Write a file under a temporary name, then give it its own."""
-    data = content.encode("utf-8") if isinstance(content, str) else content
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(data)
-        os.chmod(temporary, 0o644)
-        os.replace(temporary, path)
-    except BaseException:
-        os.unlink(temporary)
-        raise
+    with atomic_file(path) as file:
+        file.write_bytes(content.encode("utf-8") if isinstance(content, str) else content)
 
 
 def image_size_of(lens: Lens, size: ImageSize) -> ImageSize:
