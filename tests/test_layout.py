@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from ucpe.cli import COMMANDS
+
 PACKAGE = Path(__file__).resolve().parents[1] / "src" / "ucpe"
 ROOMS = (
     "lenses",
@@ -48,3 +50,8 @@ def test_the_check_sees_every_kind_of_import():
     source = "import ucpe.cli.lens\ndef f():\n    from ucpe.training import loop\n    from ..studio import page\n"
     assert imported_rooms(source, ["ucpe", "lenses"]) == {"cli", "training", "studio"}
     assert imported_rooms("from ucpe import bench", ["ucpe"]) == {"bench"}
+
+
+def test_every_command_has_its_file_and_every_file_its_command():
+    files = {path.stem for path in (PACKAGE / "cli").glob("*.py")} - {"__init__", "cameras"}
+    assert files == set(COMMANDS)

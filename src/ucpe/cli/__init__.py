@@ -17,7 +17,6 @@ COMMANDS = {
     "generate": "prompt + camera -> video",
     "evaluate": "measure camera control of any videos",
     "report": "compare evaluation runs",
-    "curate": "raw 360 videos -> clean clips",
     "match": "transfer realistic rotations to clips",
     "bench": "re-run the paper's comparisons",
 }
