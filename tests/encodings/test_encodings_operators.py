@@ -343,3 +343,31 @@ class TestBadInput:
     @pytest.mark.filterwarnings("error")
     def test_moderate_translations_far_from_the_origin_do_not(self, poses):
         camera_operator("ucpe", Pinhole(xfov=90), moved_world(poses(3, distance=9), distance=1000), 2, 3, 16)
+
+
+def test_one_anchor_for_a_batch_is_indexed_with_it():
+    c2w = torch.eye(4, dtype=torch.float64).repeat(3, 2, 1, 1)
+    operator = camera_operator("ucpe", Pinhole(xfov=90), c2w, 2, 3, 8, anchor=c2w[0, 0])
+    assert operator[1].anchor.shape == (4, 4)
+    query = random_qkv(1, 12, 8)
+    camera_attention(query, query, query, operator[0], operator[2])
+
+
+@pytest.mark.parametrize("encoding", ["ucpe", "gta", "prope", "cape"])
+def test_lenses_and_poses_broadcast_to_one_set_of_cameras(encoding):
+    pose = torch.eye(4, dtype=torch.float64)
+    xfov = torch.tensor([60.0, 90.0, 120.0], dtype=torch.float64)
+    three = camera_operator(encoding, UCM(xfov=xfov, xi=2.3), pose[None], 2, 2, 8)
+    assert len(three) == 12 and three.batch_shape == ()
+    grid = camera_operator(encoding, UCM(xfov=xfov[:, None], xi=2.3), pose.repeat(2, 1, 1), 2, 2, 8)
+    assert len(grid) == 8 and grid.batch_shape == (3,)
+    assert len(grid[1]) == 8
+    with pytest.raises(ValueError, match=r"batch shape \(3,\) does not fit poses of \(2,\) cameras"):
+        camera_operator(encoding, UCM(xfov=xfov, xi=2.3), pose.repeat(2, 1, 1), 2, 2, 8)
+
+
+def test_poses_rounded_to_bfloat16_still_make_inverses():
+    c2w = moved_world(torch.eye(4, dtype=torch.float64)[None]).to(torch.bfloat16)
+    operator = camera_operator("gta", Pinhole(xfov=90), c2w, 1, 1, 8, anchor=False, dtype=torch.float64)
+    identity = torch.eye(4, dtype=torch.float64)
+    torch.testing.assert_close(operator.blocks[0] @ operator.inverse[0], identity, atol=1e-12, rtol=0)

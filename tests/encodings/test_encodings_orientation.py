@@ -9,7 +9,7 @@ from scipy.spatial.transform import Rotation
 
 from ucpe.encodings import lat_up_map
 from ucpe.encodings.frames import token_grid
-from ucpe.lenses import UCM, BrownConrady, Equidistant, Equirectangular, Pinhole
+from ucpe.lenses import UCM, BrownConrady, Equidistant, Equirectangular, OmniStereo, Pinhole
 
 
 def pose(pitch: float = 0.0, roll: float = 0.0, yaw: float = 0.0) -> torch.Tensor:
@@ -98,6 +98,12 @@ def test_up_points_at_the_zenith_within_delta_of_it():
     expected = torch.where(distance > 0, towards_zenith / distance.clamp(min=1e-9), 0)
     torch.testing.assert_close(up, expected, atol=1e-6, rtol=0)
     assert (up[15, 15] == 0).all()
+
+
+@pytest.mark.parametrize("lens", [Equirectangular(), OmniStereo(baseline=0.2)], ids=["equirectangular", "omni_stereo"])
+def test_up_is_up_in_every_row_of_a_level_panorama(lens):
+    up = lat_up_map(lens, pose(), 32, 64, dtype=torch.float64)[0, ..., :2]
+    torch.testing.assert_close(up, torch.tensor([0.0, -1.0], dtype=up.dtype).expand_as(up), atol=1e-6, rtol=0)
 
 
 @pytest.mark.parametrize("pitch", [90, -90])

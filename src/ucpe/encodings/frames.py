@@ -112,7 +112,7 @@ def identity_where(condition: Tensor, transform: Tensor) -> Tensor:
 
 
 def as_poses(c2w: Tensor) -> Tensor:
-    """Camera poses (..., N, 4, 4) in float64 where the device has it, or ValueError if they are none."""
+    """Camera poses (..., N, 4, 4), exactly rigid, in float64 where the device has it; ValueError if they are none."""
     if not isinstance(c2w, Tensor) or c2w.ndim < 3 or c2w.shape[-2:] != (4, 4):
         found = tuple(c2w.shape) if isinstance(c2w, Tensor) else type(c2w).__name__
         raise ValueError(f"c2w must be a tensor of camera-to-world matrices of shape (..., N, 4, 4), got {found}")
@@ -129,7 +129,16 @@ def as_poses(c2w: Tensor) -> Tensor:
                 f"c2w[{', '.join(map(str, index))}] is not a rigid camera-to-world matrix (a rotation, a translation "
                 f"and the last row 0 0 0 1); got {c2w[index].tolist()}"
             )
-    return poses
+    return torch.cat(
+        [torch.cat([_nearest_rotation(poses[..., :3, :3]), poses[..., :3, 3:]], -1), poses[..., 3:, :]], -2
+    )
+
+
+def _nearest_rotation(rotation: Tensor) -> Tensor:
+    """Rotations (..., 3, 3) nearest to matrices that are almost one, as low precision leaves them."""
+    for _ in range(3):
+        rotation = 1.5 * rotation - 0.5 * rotation @ (rotation.mT @ rotation)
+    return rotation
 
 
 def _paper_axes(direction: Tensor) -> Tensor:

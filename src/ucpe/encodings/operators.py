@@ -187,7 +187,7 @@ def camera_operator(
     share one `anchor`. `position` and `frame` are those of `ray_frames`. Built in float64, kept in `dtype`.
     """
     _check_request(encoding, head_dim, rope, dtype)
-    c2w = as_poses(c2w)
+    c2w = _per_camera(lens, as_poses(c2w))
     origin = _anchor_pose(c2w, anchor)
     c2w = c2w if origin is None else rigid_inverse(origin)[..., None, :, :] @ c2w
     _warn_of_large_translations(c2w)
@@ -200,7 +200,7 @@ def camera_operator(
         tokens_per_block = 1
     else:
         valid = token_rays(lens, height, width, position, c2w).valid
-        valid = valid.expand(*torch.broadcast_shapes(c2w.shape[:-2], valid.shape[:-2]), height, width)
+        valid = valid.expand(*c2w.shape[:-2], height, width)
         inverse, blocks = c2w, rigid_inverse(c2w)
         if encoding == "prope":
             intrinsics = normalised_intrinsics(lens, height, width).to(c2w)
@@ -249,9 +249,20 @@ def _lift(matrix: Tensor) -> Tensor:
     return lifted
 
 
+def _per_camera(lens: Lens, c2w: Tensor) -> Tensor:
+    """Poses (..., N, 4, 4) with one entry for every camera that lens and poses together make."""
+    try:
+        shape = torch.broadcast_shapes(lens.batch_shape, c2w.shape[:-2])
+    except RuntimeError:
+        raise ValueError(
+            f"a lens of batch shape {tuple(lens.batch_shape)} does not fit poses of {tuple(c2w.shape[:-2])} cameras"
+        ) from None
+    return c2w.expand(*shape, 4, 4)
+
+
 def _anchor_pose(c2w: Tensor, anchor: Tensor | bool) -> Tensor | None:
     if isinstance(anchor, Tensor):
-        return as_poses(anchor[..., None, :, :])[..., 0, :, :].to(c2w.device)
+        return as_poses(anchor[..., None, :, :])[..., 0, :, :].to(c2w.device).expand(*c2w.shape[:-3], 4, 4)
     return c2w[..., 0, :, :] if anchor else None
 
 
@@ -283,10 +294,17 @@ def check_anchors(operators: Sequence[Operator]) -> None:
     for other in (operator.anchor for operator in operators[1:]):
         if first is other:
             continue
-        if first is None or other is None or not torch.allclose(first, other, atol=1e-6):
+        if first is None or other is None or not _same_pose(first, other):
             raise ValueError(
                 "operators that meet in one attention must share their world: give camera_operator the same anchor="
             )
+
+
+def _same_pose(first: Tensor, other: Tensor) -> bool:
+    try:
+        return bool((first - other).abs().max() < 1e-6)
+    except RuntimeError:
+        return False
 
 
 def _join(operators: Sequence[Operator], join: Any, *, shared_tokens: bool) -> Operator:

@@ -35,10 +35,10 @@ def lat_up_map(
     """Lat-Up map (..., N, height, width, 3): unit up direction (u, v) in the image, and latitude in radians.
 
     Up is where a token moves in the image when its ray turns by `delta` radians towards the zenith; where the lens does
-    not see the turned ray, it is turned away from the zenith instead and the move reversed. Within `delta` of the
-    zenith the turned ray passes over it, so up points at the zenith. Up is zero at the poles and where neither turn is
-    visible; all channels are zero where the token has no ray. `released_up` reproduces the released code's Up map for
-    its weights (UCM only): its third Rodrigues term, and its projection of rays the lens does not see.
+    not see the turned ray, it is turned away from the zenith instead and the move reversed. No ray turns past a pole:
+    within 2 `delta` of one it goes half of the way, so up points at the zenith. Up is zero at the poles and where
+    neither turn is visible; all channels are zero where the token has no ray. `released_up` reproduces the released
+    code's Up map for its weights (UCM only): its third Rodrigues term, and its projection of rays the lens does not see.
     """
     if not (math.isfinite(delta) and 0 < delta < math.pi / 2):
         raise ValueError(f"delta must be in (0, pi/2) radians, got {delta}")
@@ -60,12 +60,14 @@ def lat_up_map(
     defined = valid & (cosine > POLE_SINE)
     tangent = towards_up / torch.where(defined, cosine, torch.ones_like(cosine))[..., None]
     if released_up:
-        turned = _turn(direction, tangent, delta) + _released_term(direction, up, c2w, delta)
+        turned = _turn(direction, tangent, torch.full_like(sine, delta)) + _released_term(direction, up, c2w, delta)
         shift = _released_project(lens, turned, height, width) - pixels
     else:
-        forward, seen = _shift(lens, pixels, origin, _turn(direction, tangent, delta), height, width)
+        upward = (math.pi / 2 - latitude).div(2).clamp(max=delta)
+        forward, seen = _shift(lens, pixels, origin, _turn(direction, tangent, upward), height, width)
         if not seen[defined].all():
-            backward, seen_back = _shift(lens, pixels, origin, _turn(direction, tangent, -delta), height, width)
+            downward = (math.pi / 2 + latitude).div(2).clamp(max=delta)
+            backward, seen_back = _shift(lens, pixels, origin, _turn(direction, tangent, -downward), height, width)
             forward = torch.where(seen[..., None], forward, -backward)
             seen = seen | seen_back
         shift, defined = forward, defined & seen
@@ -78,9 +80,9 @@ def lat_up_map(
     return torch.cat([up_direction, latitude[..., None]], dim=-1).to(dtype)
 
 
-def _turn(direction: Tensor, tangent: Tensor, delta: float) -> Tensor:
-    """Directions (..., 3) turned by delta radians towards unit tangents; Rodrigues' third term is zero here."""
-    return math.cos(delta) * direction + math.sin(delta) * tangent
+def _turn(direction: Tensor, tangent: Tensor, angle: Tensor) -> Tensor:
+    """Directions (..., 3) turned by angles in radians towards unit tangents; Rodrigues' third term is zero here."""
+    return angle.cos()[..., None] * direction + angle.sin()[..., None] * tangent
 
 
 def _shift(
