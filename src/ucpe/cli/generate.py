@@ -17,8 +17,7 @@ from ucpe.cli.cameras import CameraOptions
 class Generate:
     """Generate a video of a prompt, seen by a camera.
 
-    Without --model the small bundled desk model makes 17 frames of 64 x 112 on any CPU. Beside the video a JSON file
-    keeps everything needed to make it again.
+    Beside the video a JSON file keeps everything needed to make it again.
     """
 
     prompt: Annotated[str | None, tyro.conf.Positional] = None
@@ -29,7 +28,7 @@ class Generate:
     image: Path | None = None
     """First frame, for models that take one."""
     model: str | None = None
-    """Pipeline folder or hub id. [default: the bundled desk model]"""
+    """Pipeline folder or hub id."""
     adapter: str | None = None
     """Adapter folder, hub id or released .bin. [default: the one inside the model's folder]"""
     list: Path | None = None

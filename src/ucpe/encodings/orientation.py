@@ -38,7 +38,7 @@ def lat_up_map(
     not see the turned ray, it is turned away from the zenith instead and the move reversed. No ray turns past a pole:
     within 2 `delta` of one it goes half of the way, so up points at the zenith. Up is zero at the poles and where
     neither turn is visible; all channels are zero where the token has no ray. `released_up` reproduces the released
-    code's Up map for its weights (UCM only): its third Rodrigues term, and its projection of rays the lens does not see.
+    code's Up map for its weights (UCM only): its third Rodrigues term, and its projection of rays out of sight.
     """
     if not (math.isfinite(delta) and 0 < delta < math.pi / 2):
         raise ValueError(f"delta must be in (0, pi/2) radians, got {delta}")
