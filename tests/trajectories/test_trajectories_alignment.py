@@ -11,7 +11,7 @@ from scipy.optimize import minimize
 from ucpe.lenses import Pinhole
 from ucpe.trajectories import Trajectory
 from ucpe.trajectories.alignment import Similarity, align, alignment_error, umeyama
-from ucpe.trajectories.rotations import rotation_angle, rotation_exp, rotation_from_angles
+from ucpe.trajectories.rotations import rotation_angle, rotation_between, rotation_exp, rotation_from_angles
 
 KINDS = {
     "sim3": {"scale": True, "vertical": False},
@@ -116,6 +116,48 @@ def test_straight_paths_take_the_smallest_rotation():
     assert rotation_angle(found.rotation).item() == pytest.approx(90)
     opposite = umeyama(source, -source)
     torch.testing.assert_close(opposite.apply(source), -source, atol=1e-9, rtol=0)
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+@pytest.mark.parametrize("sway", [0.3, 0.01])
+def test_a_nearly_straight_path_keeps_the_rotation_that_its_sway_determines(sway, dtype):
+    along = torch.linspace(0, 1000, 200, dtype=torch.float64)
+    path = torch.stack([sway * torch.sin(along / 30), sway / 2 * torch.cos(along / 17), along], -1)
+    turn = rotation_from_angles(*torch.tensor([20.0, 130.0, -40.0], dtype=torch.float64))
+    source, target = path.to(dtype), (path @ turn.mT + 5).to(dtype)
+    found = umeyama(source, target, scale=False)
+    assert found.rotation.dtype == dtype
+    tolerance = 1e-5 if dtype == torch.float64 else 0.01
+    assert rotation_angle(turn.mT @ found.rotation.double()).item() < tolerance
+    rotation, _, _ = umeyama_alignment(source.double().numpy().T, target.double().numpy().T, with_scale=False)
+    assert rotation_angle(torch.as_tensor(rotation).mT @ found.rotation.double()).item() < tolerance
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+@pytest.mark.parametrize("offset", [0, 100])
+def test_straight_paths_in_any_direction_take_the_smallest_rotation_despite_rounding(dtype, offset):
+    start, end = (torch.nn.functional.normalize(points(seed, 1, (50,)), dim=-1) for seed in (0, 1))
+    line = torch.linspace(-1, 2, 30, dtype=torch.float64)[:, None]
+    found = umeyama((line * start + offset).to(dtype), (3 * line * end - offset).to(dtype))
+    smallest = rotation_between(start[:, 0], end[:, 0])
+    assert rotation_angle(smallest.mT @ found.rotation.double()).max() < 0.05
+
+
+@pytest.mark.parametrize("count", [3, 6, 7])
+def test_a_still_camera_whose_mean_is_rounded_keeps_scale_one(count):
+    still = torch.tensor([0.1, 0.3, 0.7], dtype=torch.float64).expand(count, 3)
+    assert umeyama(still, points(5, count)).scale.item() == 1
+
+
+def test_autocast_does_not_round_the_alignment():
+    source = points(6).float()
+    turn = rotation_from_angles(*torch.tensor([20.0, 130.0, -40.0]))
+    target = source @ turn.mT
+    with torch.autocast("cpu", torch.bfloat16):
+        found = umeyama(source, target)
+        mapped = found.apply(source)
+    torch.testing.assert_close(found.rotation, turn, atol=1e-6, rtol=0)
+    torch.testing.assert_close(mapped, target, atol=1e-5, rtol=0)
 
 
 def test_opposed_vertical_motion_never_gives_a_negative_scale():

@@ -318,7 +318,7 @@ def test_pickles_are_never_loaded(tmp_path):
     with pytest.raises(ValueError, match="not a plain NumPy array"):
         Trajectory.load(tmp_path / "bad.npy")
     np.savez(tmp_path / "bad.npz", data=np.array([{"a": 1}], dtype=object))
-    with pytest.raises(ValueError, match="allow_pickle"):
+    with pytest.raises(ValueError, match=r"bad\.npz: not a ViPE archive .* allow_pickle"):
         Trajectory.load(tmp_path / "bad.npz")
 
 
@@ -363,6 +363,39 @@ BROKEN = {
         r"frames\[1\]: expected a transform_matrix",
     ),
     "colmap, a word missing": ("1 1 0 0 0 0 0 0 1 a.png\n\n2 1 0 0 0 0 0 0 b.png\n\n", "line 3: expected ID QW"),
+    "transforms, frames of numbers": ('{"frames": [1]}', r"frames\[0\]: expected a transform_matrix"),
+    "transforms, no frames": ('{"frames": []}', "list `frames` of at least one"),
+    "transforms, first frame bad": (
+        '{"frames": [{"file_path": "a.png"}]}',
+        r"frames\[0\]: expected a transform_matrix",
+    ),
+    **{
+        f"transforms, fps {fps}": (
+            f'{{"fps": {fps}, "frames": [{{"transform_matrix": [[1,0,0,0],[0,1,0,0],[0,0,1,0],[0,0,0,1]]}}]}}',
+            "expected fps as a positive number, found",
+        )
+        for fps in ("0", '"abc"', "[3]")
+    },
+    **{
+        f"ours, fps {fps}": (
+            f'{{"format": "ucpe-trajectory", "fps": {fps}, "c2w": [[[1,0,0,0],[0,1,0,0],[0,0,1,0]]], '
+            '"lens": {"model": "pinhole", "xfov": 90}}',
+            "expected fps as a positive number, found",
+        )
+        for fps in ("0", "null", '"abc"', "[3]", "true", "NaN")
+    },
+    "ours, version a word": (
+        '{"format": "ucpe-trajectory", "version": "2", "fps": 3, "c2w": [], "lens": {}}',
+        "expected version as a whole number, found '2'",
+    ),
+    "colmap, no points": (
+        "# c\n1 1 0 0 0 0 0 0 1 a.png\n2 1 0 0 0 0 0 0 1 b.png\n",
+        "line 3: expected the points of the image above .* or an empty line .* found '2 1 0 0 0 0 0 0 1 b.png'",
+    ),
+    "colmap, no points and a number for a name": (
+        "1 1 0 0 0 0 0 0 1 a.png\n2 1 0 0 0 0 0 0 1 2\n",
+        "line 2: expected the points of the image above",
+    ),
     "colmap, quaternion": ("1 1 0 0 0 0 0 0 1 a.png\n\n2 2 0 0 0 0 0 0 1 b.png\n\n", "line 3: expected a quaternion"),
 }
 
@@ -374,6 +407,13 @@ def test_broken_files_say_where_and_what_was_expected(tmp_path, text, message):
     with pytest.raises(ValueError, match=message) as caught:
         Trajectory.load(path)
     assert str(path) in str(caught.value)
+
+
+@pytest.mark.parametrize("format", ["ucpe", "kitti"])
+def test_a_frame_rate_of_zero_is_refused_when_loading(tmp_path, format):
+    path = saved(camera(), tmp_path, format)
+    with pytest.raises(ValueError, match="fps must be a positive number, got 0"):
+        Trajectory.load(path, fps=0)
 
 
 def test_broken_json_names_the_line_when_the_format_is_given(tmp_path):

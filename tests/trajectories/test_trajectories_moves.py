@@ -1,5 +1,6 @@
 """Camera moves: what each does to the camera, from any starting pitch and roll."""
 
+import inspect
 import math
 
 import pytest
@@ -239,3 +240,33 @@ def test_moves_combine():
 def test_bad_amounts_say_what_is_wrong(call, message):
     with pytest.raises(ValueError, match=message):
         call()
+
+
+@pytest.mark.parametrize("name", sorted({method for method, _ in NAMED_MOVES.values()}))
+def test_unknown_options_name_the_move_and_what_it_takes(name):
+    with pytest.raises(ValueError, match=rf"move '{name}' takes .*frames, fps, pitch, yaw, roll, easing, not speed"):
+        getattr(Trajectory, name)(LENS, speed=3)
+
+
+@pytest.mark.parametrize("name", sorted({method for method, _ in NAMED_MOVES.values()}))
+@pytest.mark.parametrize("value", [math.nan, math.inf, "3"])
+def test_amounts_that_are_no_finite_number_are_named(name, value):
+    move = getattr(Trajectory, name)
+    amounts = set(inspect.signature(move).parameters) - {"lens", "shot", "along_view", "seed"}
+    for option in amounts | {"pitch", "yaw", "roll", "fps"}:
+        with pytest.raises(ValueError, match=rf"\b{option}\b"):
+            move(LENS, **{option: value})
+
+
+@pytest.mark.parametrize("fps", [0, -1, math.nan])
+def test_keyframes_need_a_positive_rate(fps):
+    with pytest.raises(ValueError, match="fps must be a positive number"):
+        Trajectory.keyframes(LENS, [Keyframe(0), Keyframe(1)], fps=fps)
+
+
+@pytest.mark.parametrize("option", ["seconds", "pitch", "yaw", "roll"])
+def test_keyframes_that_hold_no_number_are_named(option):
+    with pytest.raises(ValueError, match=f"{option} of keyframe 1 must be a finite number, got nan"):
+        Trajectory.keyframes(LENS, [Keyframe(0), Keyframe(**{"seconds": 1, option: math.nan})])
+    with pytest.raises(ValueError, match="position of keyframe 0"):
+        Trajectory.keyframes(LENS, [Keyframe(0, position=(0, math.nan, 0))])

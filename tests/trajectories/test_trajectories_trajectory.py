@@ -285,3 +285,53 @@ def test_real_panshot_clips_are_level_after_zero_first_yaw():
         turn = np.array([[np.cos(theta), 0, -np.sin(theta)], [0, 1, 0], [np.sin(theta), 0, np.cos(theta)]])
         camera = Trajectory.load(file).zero_first_yaw()
         np.testing.assert_allclose(camera.c2w[:, :3].numpy(), turn @ raw.astype(np.float64), atol=1e-6)
+
+
+def test_numpy_integers_and_masks_pick_frames_and_nothing_is_refused():
+    zoom = Trajectory.zoom(Pinhole(xfov=90), frames=5)
+    for picked in (zoom[np.int64(2)], zoom[torch.tensor(2)], zoom[np.int32(-3)], zoom[np.arange(5) == 2]):
+        assert torch.equal(picked.c2w, zoom.c2w[2:3])
+        assert torch.equal(picked.lens.parameters["xfov"], zoom.lens.parameters["xfov"][2:3])
+    for nothing in ([], torch.zeros(5, dtype=torch.bool), np.array([], dtype=int)):
+        with pytest.raises(ValueError, match="no frame of 5 is left"):
+            zoom[nothing]
+    for wrong in (np.int64(5), 5, 2.5):
+        with pytest.raises(IndexError):
+            zoom[wrong]
+
+
+@pytest.mark.parametrize("fps", [-1, 0, math.nan])
+def test_timestamps_need_a_positive_rate(fps):
+    camera = random_trajectory(3)
+    with pytest.raises(ValueError, match="fps must be a positive number"):
+        Trajectory.from_timestamps(camera.c2w, torch.arange(3).double(), LENS, fps=fps)
+
+
+def test_autocast_does_not_round_geometry():
+    camera = random_trajectory().to(torch.float32)
+    other = Trajectory.pan(LENS, frames=9).to(torch.float32)
+
+    def results():
+        return [
+            camera.relative_to_first().c2w,
+            camera.zero_first_yaw().c2w,
+            camera.gravity_aligned([0.1, -1, 0.2]).c2w,
+            (camera @ other).c2w,
+            camera.then(other).c2w,
+            camera.resample(frames=20).c2w,
+            camera.angular_velocity(),
+            torch.tensor(camera.maximum_rotation()),
+        ]
+
+    expected = results()
+    with torch.autocast("cpu", torch.bfloat16):
+        found = results()
+    assert all(torch.equal(one, other) for one, other in zip(expected, found))
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_half_precision_is_kept_at_float32(dtype):
+    camera = random_trajectory()
+    for half in (camera.to(dtype), camera.to("cpu", dtype=dtype)):
+        assert half.c2w.dtype == torch.float32 and half.lens.parameters["xfov"].dtype == torch.float32
+        torch.testing.assert_close(half.c2w.double(), camera.c2w, atol=1e-5, rtol=1e-6)

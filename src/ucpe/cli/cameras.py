@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -36,7 +37,9 @@ class CameraOptions:
     roll: float = 0.0
     """First frame is tilted clockwise by this many degrees."""
     camera: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
-    """A path file (RealEstate10K, transforms.json, COLMAP, TUM, KITTI, npy, our JSON) instead of a move."""
+    """A path file (RealEstate10K, transforms.json, COLMAP, TUM, KITTI, npy, our JSON) instead of a move. Its motion
+    keeps its speed at --fps (a file without a frame rate counts as 16 fps) and is cut to --frames; a path that is too
+    short for them is an error."""
 
     def make_lens(self) -> Lens:
         """The lens asked for."""
@@ -66,6 +69,11 @@ class CameraOptions:
             raise ValueError(f"give a move or the path file {self.camera}, not both")
         lens_given = any(value is not None for value in (self.lens, self.xfov, self.xi))
         path = Trajectory.load(self.camera, lens=self.make_lens() if lens_given else None)
-        if len(path) == frames:
-            return path
-        return path.resample(frames=frames) if len(path) < frames else path[:frames]
+        same_rate = math.isclose(path.fps, fps, rel_tol=1e-4)  # timestamps are rounded
+        path = Trajectory(path.c2w, path.lens, fps) if same_rate else path.resample(fps=fps)
+        if len(path) < frames:
+            raise ValueError(
+                f"{self.camera} gives {len(path)} frames at {fps:g} fps, but {frames} are asked for: pass --frames "
+                f"{len(path)} or fewer"
+            )
+        return path[:frames]

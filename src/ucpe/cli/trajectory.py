@@ -128,7 +128,9 @@ def _trajectory(command: Show) -> Trajectory:
         return _resampled(Trajectory.load(command.source, lens=_lens(command)), command.frames, command.fps)
     if command.source not in NAMED_MOVES:
         raise ValueError(f"{command.source} is neither a file nor a move; moves are {', '.join(NAMED_MOVES)}")
-    timing = {"frames": command.frames or 81, "fps": command.fps or 16.0}
+    timing: dict[str, Any] = {
+        name: getattr(command, name) for name in ("frames", "fps") if getattr(command, name) is not None
+    }
     return Trajectory.move(command.source, _lens(command) or DEFAULT_LENS, **timing, **amounts)
 
 

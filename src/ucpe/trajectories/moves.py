@@ -11,7 +11,7 @@ import itertools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict, TypeVar
+from typing import TYPE_CHECKING, Any, SupportsFloat, TypeAlias, TypedDict, TypeVar
 
 import torch
 from torch import Tensor
@@ -71,30 +71,30 @@ class Moves:
     @classmethod
     def static(cls: type[MovesType], lens: Lens, **shot: Unpack[Shot]) -> MovesType:
         """A camera that stands still."""
-        return _rig(cls, lens, _Timing(**shot))
+        return _rig(cls, lens, _Timing("static", shot))
 
     @classmethod
     def pan(cls: type[MovesType], lens: Lens, degrees: float = 30.0, **shot: Unpack[Shot]) -> MovesType:
         """Turn about the vertical, to the right if positive."""
-        timing = _Timing(**shot)
+        timing = _Timing("pan", shot, degrees=degrees)
         return _rig(cls, lens, timing, yaw=degrees * timing.progress)
 
     @classmethod
     def tilt(cls: type[MovesType], lens: Lens, degrees: float = 20.0, **shot: Unpack[Shot]) -> MovesType:
         """Look up if positive, down if negative."""
-        timing = _Timing(**shot)
+        timing = _Timing("tilt", shot, degrees=degrees)
         return _rig(cls, lens, timing, pitch=degrees * timing.progress)
 
     @classmethod
     def roll(cls: type[MovesType], lens: Lens, degrees: float = 20.0, **shot: Unpack[Shot]) -> MovesType:
         """Turn about the optical axis, clockwise as seen from behind the camera if positive."""
-        timing = _Timing(**shot)
+        timing = _Timing("roll", shot, degrees=degrees)
         return _rig(cls, lens, timing, roll=degrees * timing.progress)
 
     @classmethod
     def truck(cls: type[MovesType], lens: Lens, distance: float = 1.0, **shot: Unpack[Shot]) -> MovesType:
         """Move sideways on the ground, to the right if positive."""
-        timing = _Timing(**shot)
+        timing = _Timing("truck", shot, distance=distance)
         return _rig(cls, lens, timing, right=distance * timing.progress)
 
     @classmethod
@@ -106,7 +106,7 @@ class Moves:
         **shot: Unpack[Shot],
     ) -> MovesType:
         """Move forward if positive: on the ground, or straight to where the camera looks with `along_view`."""
-        timing = _Timing(**shot)
+        timing = _Timing("dolly", shot, distance=distance, along_view=along_view)
         slope = math.radians(timing.pitch) if along_view else 0.0
         travelled = distance * timing.progress
         return _rig(cls, lens, timing, up=math.sin(slope) * travelled, forward=math.cos(slope) * travelled)
@@ -114,7 +114,7 @@ class Moves:
     @classmethod
     def pedestal(cls: type[MovesType], lens: Lens, distance: float = 1.0, **shot: Unpack[Shot]) -> MovesType:
         """Move straight up if positive, down if negative."""
-        timing = _Timing(**shot)
+        timing = _Timing("pedestal", shot, distance=distance)
         return _rig(cls, lens, timing, up=distance * timing.progress)
 
     @classmethod
@@ -123,7 +123,7 @@ class Moves:
     ) -> MovesType:
         """Circle a subject `radius` ahead on the ground and keep facing it, moving to the right if positive."""
         _positive("radius", radius)
-        timing = _Timing(**shot)
+        timing = _Timing("orbit", shot, degrees=degrees, radius=radius)
         turned = degrees * timing.progress
         angle = torch.deg2rad(turned)
         return _rig(cls, lens, timing, yaw=-turned, right=radius * angle.sin(), forward=radius * (1 - angle.cos()))
@@ -134,7 +134,7 @@ class Moves:
     ) -> MovesType:
         """Drive round a bend of that radius, looking where the path goes; a right bend if positive."""
         _positive("radius", radius)
-        timing = _Timing(**shot)
+        timing = _Timing("arc", shot, degrees=degrees, radius=radius)
         turned = degrees * timing.progress
         angle, side = torch.deg2rad(turned).abs(), math.copysign(1.0, degrees)
         return _rig(
@@ -154,7 +154,7 @@ class Moves:
         """Circle a subject at `radius` while closing in to `end_radius` and rising by `height`, always facing it."""
         _positive("radius", radius)
         _positive("end_radius", end_radius)
-        timing = _Timing(**shot)
+        timing = _Timing("spiral", shot, degrees=degrees, radius=radius, end_radius=end_radius, height=height)
         turned, rise = degrees * timing.progress, height * timing.progress
         angle, distance = torch.deg2rad(turned), radius + (end_radius - radius) * timing.progress
         return _rig(
@@ -181,7 +181,7 @@ class Moves:
 
         With `subject_distance=None` the pitch stays as it is.
         """
-        timing = _Timing(**shot)
+        timing = _Timing("crane", shot, height=height, distance=distance, subject_distance=subject_distance)
         rise, travelled = height * timing.progress, distance * timing.progress
         pitch = torch.zeros_like(rise)
         if subject_distance is not None:
@@ -208,7 +208,9 @@ class Moves:
         All of it lies between `lowest` and `highest` hertz, slower waves being larger. A seed is one shake in time:
         more frames or another frame rate sample the same one.
         """
-        timing = _Timing(**shot)
+        timing = _Timing(
+            "handheld", shot, degrees=degrees, distance=distance, lowest=lowest, highest=highest, seed=seed
+        )
         if not 0 < lowest < highest:
             raise ValueError(f"need 0 < lowest < highest hertz, got {lowest:g} and {highest:g}")
         if timing.frames > 1 and highest >= timing.fps / 2:
@@ -222,7 +224,7 @@ class Moves:
     def zoom(cls: type[MovesType], lens: Lens, factor: float = 2.0, **shot: Unpack[Shot]) -> MovesType:
         """Lengthen the focal length by a factor (shorten it below 1) at an even perceived rate; the camera stays."""
         _positive("factor", factor)
-        timing = _Timing(**shot)
+        timing = _Timing("zoom", shot, factor=factor)
         return _rig(cls, zoom_lens(lens, factor**timing.progress), timing)
 
     @classmethod
@@ -238,12 +240,14 @@ class Moves:
 
         The size kept is that of a subject of `subject_width` facing the camera; a positive `distance` approaches it.
         """
+        timing = _Timing(
+            "dolly_zoom", shot, distance=distance, subject_distance=subject_distance, subject_width=subject_width
+        )
         _positive("subject_width", subject_width)
         if not subject_distance > max(0.0, distance):
             raise ValueError(
                 f"subject_distance must be above 0 and the {distance:g} moved forward, got {subject_distance:g}"
             )
-        timing = _Timing(**shot)
         planar = _zoomable(lens)
         depth = subject_distance - distance * timing.progress
         edge = torch.stack([torch.full_like(depth, subject_width / 2), torch.zeros_like(depth), depth], -1)
@@ -263,6 +267,7 @@ class Moves:
 
         Angles are interpolated as numbers, so yaw 0 to 720 turns twice.
         """
+        _positive("fps", fps)
         if not keyframes:
             raise ValueError("keyframes must hold at least one camera")
         rows = [[*key.position, key.pitch, key.yaw, key.roll, math.log(key.zoom)] for key in _ordered(keyframes)]
@@ -350,20 +355,20 @@ def zoom_lens(
 class _Timing:
     """The options of a shot with their defaults, and the progress (frames,) of its move."""
 
-    def __init__(
-        self,
-        frames: int = 81,
-        fps: float = 16.0,
-        pitch: float = 0.0,
-        yaw: float = 0.0,
-        roll: float = 0.0,
-        easing: Easing = "linear",
-    ):
+    def __init__(self, move: str, shot: Shot, **amounts: float | None):
+        unknown = [name for name in shot if name not in Shot.__annotations__]
+        if unknown:
+            raise ValueError(f"move {move!r} takes {', '.join([*amounts, *Shot.__annotations__])}, not {unknown[0]}")
+        frames, fps = shot.get("frames", 81), shot.get("fps", 16.0)
+        self.pitch, self.yaw, self.roll = shot.get("pitch", 0.0), shot.get("yaw", 0.0), shot.get("roll", 0.0)
+        for name, amount in {**amounts, "pitch": self.pitch, "yaw": self.yaw, "roll": self.roll}.items():
+            if amount is not None:
+                _finite(name, amount)
+        _positive("fps", fps)
         if isinstance(frames, bool) or not isinstance(frames, int) or frames < 1:
             raise ValueError(f"frames must be a whole number, at least 1, got {frames!r}")
         self.frames, self.fps = frames, fps
-        self.pitch, self.yaw, self.roll = pitch, yaw, roll
-        self.progress = _easing(easing)(torch.linspace(0, 1, frames, dtype=torch.float64))
+        self.progress = _easing(shot.get("easing", "linear"))(torch.linspace(0, 1, frames, dtype=torch.float64))
 
 
 def _rig(
@@ -412,13 +417,17 @@ def _eased_path(values: Tensor, times: Tensor, at: Tensor, easing: Easing) -> Te
 
 
 def _ordered(keyframes: Sequence[Keyframe]) -> Sequence[Keyframe]:
+    for index, key in enumerate(keyframes):
+        _positive("zoom", key.zoom)
+        for name in ("seconds", "pitch", "yaw", "roll"):
+            _finite(f"{name} of keyframe {index}", getattr(key, name))
+        for value in key.position:
+            _finite(f"position of keyframe {index}", value)
     for earlier, later in itertools.pairwise(keyframes):
         if not later.seconds > earlier.seconds:
             raise ValueError(
                 f"keyframes must be in order of time, got {earlier.seconds:g} s before {later.seconds:g} s"
             )
-    for key in keyframes:
-        _positive("zoom", key.zoom)
     return keyframes
 
 
@@ -438,6 +447,11 @@ def _zoomable(lens: Lens) -> PlanarLens:
     return lens
 
 
+def _finite(name: str, value: float) -> None:
+    if not isinstance(value, SupportsFloat) or not math.isfinite(value):
+        raise ValueError(f"{name} must be a finite number, got {value!r}")
+
+
 def _positive(name: str, value: float) -> None:
-    if not (math.isfinite(value) and value > 0):
+    if not isinstance(value, SupportsFloat) or not (math.isfinite(value) and value > 0):
         raise ValueError(f"{name} must be a positive number, got {value!r}")

@@ -12,14 +12,30 @@ Angles are degrees; rotation vectors are radians.
 
 from __future__ import annotations
 
+import functools
 import math
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple, TypeVar, cast
 
 import torch
 from torch import Tensor
 
 GIMBAL = 1e-9
 """Length of the forward axis on the ground below which yaw and roll turn about the same axis."""
+
+
+FunctionType = TypeVar("FunctionType", bound=Callable[..., Any])
+
+
+def full_precision(function: FunctionType) -> FunctionType:
+    """Decorator: run geometry outside autocast, which would round its matrix products to bfloat16."""
+
+    @functools.wraps(function)
+    def run(*args: Any, **kwargs: Any) -> Any:
+        with torch.autocast("cpu", enabled=False), torch.autocast("cuda", enabled=False):
+            return function(*args, **kwargs)
+
+    return cast(FunctionType, run)
 
 
 class Angles(NamedTuple):
@@ -30,6 +46,7 @@ class Angles(NamedTuple):
     roll: Tensor
 
 
+@full_precision
 def rotation_from_angles(
     pitch: Tensor,  # (...)
     yaw: Tensor,  # (...)
@@ -88,6 +105,7 @@ def rotation_angle(
     return torch.rad2deg(2 * torch.atan2(quaternion[..., 1:].norm(dim=-1), quaternion[..., 0]))
 
 
+@full_precision
 def slerp(
     start: Tensor,  # (..., 3, 3)
     end: Tensor,  # (..., 3, 3)
@@ -157,6 +175,7 @@ def pose_matrix(
     return pose
 
 
+@full_precision
 def invert_pose(
     pose: Tensor,  # (..., 4, 4)
 ) -> Tensor:

@@ -17,6 +17,7 @@ from ucpe.trajectories.moves import Moves
 from ucpe.trajectories.rotations import (
     Angles,
     angles_from_rotation,
+    full_precision,
     invert_pose,
     pose_matrix,
     rotation_angle,
@@ -74,17 +75,18 @@ class Trajectory(Moves):
         if isinstance(index, slice):
             fps /= abs(index.step or 1)
             index = list(range(len(self))[index])
-            if not index:
-                raise ValueError(f"no frame of {len(self)} is left by that slice")
-        elif isinstance(index, int):
-            index = [range(len(self))[index]]
-        rows = torch.as_tensor(index, device=self.c2w.device)
-        return Trajectory(self.c2w[rows], self.lens[rows.cpu()] if self.lens.batch_shape else self.lens, fps)
+        rows = torch.atleast_1d(torch.as_tensor(index).cpu())
+        if rows.numel():
+            rows = torch.arange(len(self))[rows]
+        if not rows.numel():
+            raise ValueError(f"no frame of {len(self)} is left by that index")
+        return Trajectory(self.c2w[rows], self.lens[rows] if self.lens.batch_shape else self.lens, fps)
 
     def __add__(self, other: Trajectory) -> Trajectory:
         """All frames of this trajectory, then all of the other, each where it is: a cut."""
         return Trajectory.concatenate([self, other])
 
+    @full_precision
     def __matmul__(self, other: Trajectory) -> Trajectory:
         """The other camera carried by this one: at every frame its pose is taken in this camera's frame.
 
@@ -123,7 +125,12 @@ class Trajectory(Moves):
         return (len(self) - 1) / self.fps
 
     def to(self, *args: Any, **kwargs: Any) -> Trajectory:
-        """The same trajectory on another device or in another floating dtype."""
+        """The same trajectory on another device or in another floating dtype, at least float32.
+
+        Half precision rounds rotations too coarsely to remain rotations, so asking for it gives float32.
+        """
+        if self.c2w.to(*args, **kwargs).dtype in (torch.bfloat16, torch.float16):
+            args, kwargs = (), {"device": self.c2w.to(*args, **kwargs).device, "dtype": torch.float32}
         return Trajectory(self.c2w.to(*args, **kwargs), self.lens.to(*args, **kwargs), self.fps)
 
     def with_lens(self, lens: Lens) -> Trajectory:
@@ -144,6 +151,7 @@ class Trajectory(Moves):
             raise ValueError(f"trajectories to concatenate need one frame rate, got {sorted(rates)}: resample them")
         return Trajectory(torch.cat([part.c2w for part in parts]), _concatenate_lenses(parts), parts[0].fps)
 
+    @full_precision
     def then(self, other: Trajectory) -> Trajectory:
         """This move, then the other one starting from the last camera of this: len(self) + len(other) - 1 frames.
 
@@ -201,6 +209,8 @@ class Trajectory(Moves):
         fps: float,
     ) -> Trajectory:
         """Poses taken at uneven, increasing times, sampled evenly at `fps` from the first to the last."""
+        if not (math.isfinite(fps) and fps > 0):
+            raise ValueError(f"fps must be a positive number, got {fps!r}")
         if not (torch.diff(seconds) > 0).all():
             raise ValueError("timestamps must increase")
         count = math.floor(float(seconds[-1] - seconds[0]) * fps + 1e-6) + 1
@@ -215,6 +225,7 @@ class Trajectory(Moves):
         picked = self[rows]
         return Trajectory(picked.c2w, picked.lens, self.fps / stride)
 
+    @full_precision
     def transformed(
         self,
         transform: Tensor,  # (4, 4)
@@ -222,10 +233,12 @@ class Trajectory(Moves):
         """The same camera in another world frame: every pose multiplied by a rigid transform from the left."""
         return Trajectory(transform.to(self.c2w) @ self.c2w, self.lens, self.fps)
 
+    @full_precision
     def relative_to_first(self) -> Trajectory:
         """In the first camera's frame: the first pose becomes the identity, gravity is forgotten."""
         return self.transformed(invert_pose(self.c2w[0]))
 
+    @full_precision
     def zero_first_yaw(self) -> Trajectory:
         """World turned about its vertical and moved so that the first camera has yaw 0 at the origin; gravity stays."""
         yaw = self.angles.yaw[0]
@@ -233,6 +246,7 @@ class Trajectory(Moves):
         turn = rotation_from_angles(zero, -yaw, zero)
         return self.transformed(pose_matrix(turn, -turn @ self.positions[0]))
 
+    @full_precision
     def gravity_aligned(
         self,
         up: Tensor | Sequence[float],  # (3,)
@@ -262,10 +276,12 @@ class Trajectory(Moves):
         """Length of the polygon through the camera centres, in world units."""
         return torch.diff(self.positions, dim=0).norm(dim=-1).sum().item()
 
+    @full_precision
     def maximum_rotation(self) -> float:
         """The paper's rotation score: largest angle in degrees between the first frame and any other."""
         return rotation_angle(self.rotations[0].mT @ self.rotations).max().item()
 
+    @full_precision
     def angular_velocity(self) -> Tensor:
         """Angular velocity (N - 1, 3) between frames in degrees per second, about the axes of the camera."""
         return torch.rad2deg(rotation_log(self.rotations[:-1].mT @ self.rotations[1:])) * self.fps

@@ -57,8 +57,9 @@ def load_trajectory(
         raise FileNotFoundError(f"no file or folder {path}")
     chosen = _format(format) if format else recognise(path)
     recording = chosen.read(path)
+    rates = (rate for rate in (fps, recording.fps) if rate is not None)
     try:
-        return Trajectory(recording.c2w, lens or recording.lens or DEFAULT_LENS, fps or recording.fps or DEFAULT_FPS)
+        return Trajectory(recording.c2w, lens or recording.lens or DEFAULT_LENS, next(rates, DEFAULT_FPS))
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from None
 

@@ -65,10 +65,11 @@ class ViPE:
         """Poses of a file, one for every frame from the first to the last."""
         try:
             with np.load(path, allow_pickle=False) as archive:
-                poses = poses_of_array(path, archive["data"])
+                data = archive["data"]
                 frames = torch.as_tensor(archive["inds"]).double() if "inds" in archive else None
-        except (KeyError, EOFError, zipfile.BadZipFile) as error:
-            raise ValueError(f"{path}: not a ViPE archive with an array `data` ({error})") from None
+        except (KeyError, TypeError, ValueError, EOFError, zipfile.BadZipFile) as error:
+            raise ValueError(f"{path}: not a ViPE archive with a plain array `data` ({error})") from None
+        poses = poses_of_array(path, data)
         if frames is None:
             return Recording(poses)
         if frames.shape != (len(poses),) or not (torch.diff(frames) > 0).all():

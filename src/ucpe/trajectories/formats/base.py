@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -137,6 +138,13 @@ def read_json(path: Path) -> Any:
         raise ValueError(f"{path}, line {error.lineno}, column {error.colno}: not JSON ({error.msg})") from None
     except UnicodeDecodeError:
         raise ValueError(f"{path} is not a text file") from None
+
+
+def frame_rate_of_json(path: Path, value: Any) -> float:
+    """The frame rate that a JSON file gives, checked to be a positive number."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not (math.isfinite(value) and value > 0):
+        raise ValueError(f"{path}: expected fps as a positive number, found {value!r}")
+    return float(value)
 
 
 def peek_json(path: Path) -> Any:

@@ -138,7 +138,13 @@ def _text_images(path: Path) -> list[Image]:
             )
         _check_quaternion(numbers[1:5], f"{path}, line {line}")
         images.append(Image(words[9].strip(), int(numbers[8]), numbers[1:5], numbers[5:8]))
-        index += 1  # the points of the image
+        points = parse_numbers(lines[index]) if index < len(lines) else []
+        if points is None or len(points) % 3:
+            raise ValueError(
+                f"{path}, line {index + 1}: expected the points of the image above (X Y POINT3D_ID each), or an empty "
+                f"line if it has none, found {lines[index].strip()[:50]!r}"
+            )
+        index += 1
     return images
 
 

@@ -9,7 +9,15 @@ import torch
 
 from ucpe.lenses import Lens
 from ucpe.lenses.files import lens_from_dict
-from ucpe.trajectories.formats.base import ImageSize, Recording, peek_json, poses_of_array, read_json, write_atomically
+from ucpe.trajectories.formats.base import (
+    ImageSize,
+    Recording,
+    frame_rate_of_json,
+    peek_json,
+    poses_of_array,
+    read_json,
+    write_atomically,
+)
 from ucpe.trajectories.trajectory import Trajectory
 
 FORMAT = "ucpe-trajectory"
@@ -35,13 +43,17 @@ class Native:
         missing = [key for key in ("c2w", "fps", "lens") if key not in content]
         if missing:
             raise ValueError(f"{path}: expected the keys c2w, fps and lens; missing {', '.join(missing)}")
-        if content.get("version", VERSION) > VERSION:
-            raise ValueError(f"{path}: version {content['version']} is newer than this software reads ({VERSION})")
+        version = content.get("version", VERSION)
+        if not isinstance(version, int):
+            raise ValueError(f"{path}: expected version as a whole number, found {version!r}")
+        if version > VERSION:
+            raise ValueError(f"{path}: version {version} is newer than this software reads ({VERSION})")
+        fps = frame_rate_of_json(path, content["fps"])
         try:
             c2w = torch.tensor(content["c2w"], dtype=torch.float64)
         except (TypeError, ValueError) as error:
             raise ValueError(f"{path}: expected c2w as frames of 3 rows of 4 numbers ({error})") from None
-        return Recording(poses_of_array(path, c2w), _lens_from_dict(path, content["lens"]), float(content["fps"]))
+        return Recording(poses_of_array(path, c2w), _lens_from_dict(path, content["lens"]), fps)
 
     def write(self, trajectory: Trajectory, path: Path, size: ImageSize) -> None:
         """Write everything; float64 reads back bit for bit."""

@@ -12,6 +12,7 @@ from ucpe.lenses.files import lens_from_transforms, lens_to_transforms
 from ucpe.trajectories.formats.base import (
     ImageSize,
     Recording,
+    frame_rate_of_json,
     image_size_of,
     natural_order,
     peek_json,
@@ -39,17 +40,16 @@ class Transforms:
     description = "nerfstudio, instant-ngp and Blender transforms.json"
 
     def recognises(self, path: Path) -> bool:
-        """Whether the file is a JSON object whose frames have a transform_matrix."""
+        """Whether the file is a JSON object with a list `frames`."""
         content = peek_json(path)
-        frames = content.get("frames") if isinstance(content, dict) else None
-        return isinstance(frames, list) and any("transform_matrix" in frame for frame in frames[:1])
+        return isinstance(content, dict) and isinstance(content.get("frames"), list)
 
     def read(self, path: Path) -> Recording:
         """Poses, lens and (if the file says) frame rate."""
         content = read_json(path)
         frames = content.get("frames") if isinstance(content, dict) else None
         if not isinstance(frames, list) or not frames:
-            raise ValueError(f"{path}: expected an object with a list `frames`")
+            raise ValueError(f"{path}: expected an object with a list `frames` of at least one")
         matrices = [_matrix(frame, f"{path}, frames[{index}]") for index, frame in enumerate(frames)]
         names = [frame.get("file_path") for frame in frames]
         order = (
@@ -61,7 +61,8 @@ class Transforms:
         lens = lens_from_transforms(content, str(path)) if _has_lens(content) else None
         if lens is not None and lens.batch_shape:
             lens = lens[torch.tensor(order)]
-        return Recording(c2w, lens, content.get("fps"))
+        fps = content.get("fps")
+        return Recording(c2w, lens, None if fps is None else frame_rate_of_json(path, fps))
 
     def write(self, trajectory: Trajectory, path: Path, size: ImageSize) -> None:
         """Write poses, lens and frame rate; image names are frame_00000.png and so on."""
