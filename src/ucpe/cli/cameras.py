@@ -36,10 +36,15 @@ class CameraOptions:
     """First frame looks up by this many degrees."""
     roll: float = 0.0
     """First frame is tilted clockwise by this many degrees."""
-    camera: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
-    """A path file (RealEstate10K, transforms.json, COLMAP, TUM, KITTI, npy, our JSON) instead of a move. Its motion
-    keeps its speed at --fps (a file without a frame rate counts as 16 fps) and is cut to --frames; a path that is too
-    short for them is an error."""
+    camera: Annotated[
+        Path | None,
+        tyro.conf.arg(
+            metavar="FILE",
+            help="A path file (RealEstate10K, transforms.json, COLMAP, TUM, KITTI, npy, our JSON) instead of a move. Its "
+            "motion keeps its speed at --fps (a file without a frame rate counts as 16 fps) and is cut to --frames; "
+            "a path too short for that is an error.",
+        ),
+    ] = None
 
     def make_lens(self) -> Lens:
         """The lens asked for."""
