@@ -40,8 +40,8 @@ class CameraOptions:
         Path | None,
         tyro.conf.arg(
             metavar="FILE",
-            help="A path file (RealEstate10K, transforms.json, COLMAP, TUM, KITTI, npy, our JSON) instead of a move. Its "
-            "motion keeps its speed at --fps (a file without a frame rate counts as 16 fps) and is cut to --frames; "
+            help="A path file (RealEstate10K, transforms.json, COLMAP, TUM, KITTI, npy, our JSON) instead of a move. "
+            "Its motion keeps its speed at --fps (a file without a rate counts as 16 fps) and is cut to --frames; "
             "a path too short for that is an error.",
         ),
     ] = None
