@@ -70,7 +70,8 @@ def main(arguments: Sequence[str]) -> None:
     pipe = CameraPipeline.from_pretrained(shared["model"], shared["adapter"])
     if not requests:
         camera = options.camera.make_trajectory(
-            options.frames or pipe.defaults.frames, options.fps or pipe.defaults.fps
+            pipe.defaults.frames if options.frames is None else options.frames,
+            pipe.defaults.fps if options.fps is None else options.fps,
         )
         requests = [Request(prompt=options.prompt or "", camera=camera, image=options.image, **shared)]
     several = len(requests) > 1 or options.list is not None
