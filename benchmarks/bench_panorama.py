@@ -71,7 +71,7 @@ def against_remap(panorama: np.ndarray) -> None:
 
 def against_ffmpeg(panorama: np.ndarray, folder: Path, frames: int, cameras: int) -> None:
     source = folder / "pano.mp4"
-    write_video(source, handheld_footage(panorama, frames), 30, preset="veryfast", crf=20)
+    write_video(source, handheld_footage(panorama, frames), 30, preset="veryfast", crf=22)
     megabits = source.stat().st_size * 8 / (frames / 30) / 1e6
     lens = UCM(xfov=XFOV, xi=1.0)  # v360's stereographic lens, so both draw the same picture
     footage = Footage(source)

@@ -298,6 +298,21 @@ def test_another_dataset_is_not_mixed_in(tmp_path):
         synthesize(["worlds:indoor"], tmp_path, 1, SMALL)
 
 
+def test_footage_that_changes_between_runs_is_noticed(tmp_path, footage):
+    folder = tmp_path / "sources"
+    folder.mkdir()
+    (folder / "one.mp4").write_bytes((footage / "walk.mp4").read_bytes())
+    synthesize([folder], tmp_path / "set", 1, SMALL)
+    (folder / "another.mp4").write_bytes((footage / "walk.mp4").read_bytes())
+    with pytest.raises(ValueError, match="has changed"):
+        synthesize([folder], tmp_path / "set", 2, SMALL)
+
+
+def test_a_second_run_in_the_same_folder_is_kept_out(tmp_path):
+    with clips._only_run(tmp_path), pytest.raises(ValueError, match="another run"), clips._only_run(tmp_path):
+        pass
+
+
 def test_test_split_holds_whole_paths(tmp_path):
     synthesize(["worlds"], tmp_path, 16, ClipSettings(frames=1, height=16, width=28, test_share=0.5))
     rows = read_metadata(tmp_path).to_pylist()

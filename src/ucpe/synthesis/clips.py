@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
+from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, ThreadPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
@@ -87,11 +87,10 @@ def synthesize(
     state.mkdir(parents=True, exist_ok=True)
     with _only_run(state):
         places = open_sources(sources)
-        problems = _agree(state, [str(name) for name in sources], settings, places)
-        usable = [place for place in places if place.name not in problems]
+        problems = _agree(state, [str(name) for name in sources], settings, places, workers)
+        usable = [place for place, problem in zip(places, problems) if not problem]
         if not usable:
-            reasons = "\n".join(f"  {reason}" for reason in problems.values())
-            raise ValueError(f"none of the {len(places)} sources can be used:\n{reasons}")
+            raise ValueError("\n  ".join([f"none of the {len(places)} sources can be used:", *problems]))
         for part in (folder, folder / "videos", state, state / "clips"):
             for leftover in part.glob(".*.partial"):
                 leftover.unlink()
@@ -115,7 +114,8 @@ def synthesize(
             if _finished(folder, name, variant)
         ]
         write_metadata(folder, rows)
-        return Summary(len(rows), len(rows) - before, problems, failed)
+        set_aside = {place.name: problem for place, problem in zip(places, problems) if problem}
+        return Summary(len(rows), len(rows) - before, set_aside, failed)
 
 
 def film_group(source: Source, folder: Path, settings: ClipSettings, group: int, number: int, size: int) -> None:
@@ -216,9 +216,10 @@ def _finished(folder: Path, name: str, variant: str) -> bool:
         return False
 
 
-def _agree(state: Path, names: list[str], settings: ClipSettings, places: Sequence[Source]) -> dict[str, str]:
-    """Sources that cannot be used and why, as the first run decided; ValueError if now another dataset is asked for."""
+def _agree(state: Path, names: list[str], settings: ClipSettings, places: Sequence[Source], workers: int) -> list[str]:
+    """Why each source cannot be used ("" if it can), as the first run found; ValueError if this is another dataset."""
     path = state / "plan.json"
+    known = [{"name": place.name, "categories": list(place.categories)} for place in places]
     now = {"sources": names, **json.loads(json.dumps(asdict(settings)))}
     if path.is_file():
         plan = json.loads(path.read_text(encoding="utf-8"))
@@ -228,17 +229,23 @@ def _agree(state: Path, names: list[str], settings: ClipSettings, places: Sequen
                 f"{state.parent}: holds clips made with {key} {plan['asked'].get(key)!r}, now {now[key]!r}; choose "
                 "another folder, or the same settings"
             )
-        return plan["set_aside"]
-    problems = {}
-    for place in places:
-        try:
-            place.check()
-        except (ValueError, OSError) as error:
-            problems[place.name] = str(error)
-    known = [{"name": place.name, "categories": list(place.categories)} for place in places]
-    plan = {"asked": now, "set_aside": problems, "sources": known}
+        if plan["sources"] != known:
+            raise ValueError(f"{state.parent}: the footage it was begun with has changed; choose another folder")
+        return plan["problems"]
+    with ThreadPoolExecutor(workers) as pool:
+        problems = list(pool.map(_problem, places))
+    plan = {"asked": now, "problems": problems, "sources": known}
     write_bytes(path, json.dumps(plan, indent=1).encode())
     return problems
+
+
+def _problem(source: Source) -> str:
+    """Why nothing can be filmed in a source, or "" if it can."""
+    try:
+        source.check()
+    except (ValueError, OSError) as error:
+        return str(error)
+    return ""
 
 
 @contextmanager
