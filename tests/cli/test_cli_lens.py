@@ -41,7 +41,10 @@ def test_fit(tmp_path, capsys):
 @pytest.mark.parametrize(
     "arguments, message",
     [
-        (["show", "telephoto"], "no lens is named 'telephoto'"),
+        (["show", "telephoto"], "'telephoto' is neither a file nor the name of a lens: pinhole, wide"),
+        (["show", "nofile.yaml"], "'nofile.yaml' is neither a file nor the name of a lens"),
+        (["show", "wide", "--height", "0"], "height must be a whole number of pixels, at least 1, got 0"),
+        (["fit", "wide", "--width", "0"], "width must be a whole number of pixels, at least 1, got 0"),
         (["fit", "wide", "--model", "cube"], "--model must be one of"),
         (["convert", "wide", "out.txt"], "saved as .json or .yaml"),
         (["show", "pinhole", "--xi", "2"], "pinhole: .*'xi'"),
@@ -58,3 +61,15 @@ def test_parameters_do_not_change_a_file(tmp_path):
     UCM(xfov=90).save(tmp_path / "a.json")
     with pytest.raises(ValueError, match="--xfov changes a named lens"):
         main(["fit", str(tmp_path / "a.json"), "--xfov", "100"])
+
+
+def test_one_entry_of_a_batch(tmp_path, capsys):
+    source = str(tmp_path / "a.json")
+    UCM(xfov=[90.0, 100.0], xi=0.5).save(source)
+    main(["fit", source, "--camera", "1", "--model", "eucm", "--height", "48", "--width", "84"])
+    assert "xfov=100" in capsys.readouterr().out
+    main(["show", source, "--camera", "0", "--height", "48", "--width", "84", "-o", str(tmp_path / "a.png")])
+    assert "90.00°" in capsys.readouterr().out
+    for command in ("fit", "show"):
+        with pytest.raises(ValueError, match=r"a\.json: holds a batch of lenses of shape \(2,\): .* --camera"):
+            main([command, source])

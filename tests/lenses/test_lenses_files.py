@@ -323,3 +323,22 @@ def test_missing_file(tmp_path):
         load_lens(tmp_path)
     with pytest.raises(ValueError, match=r"saved as \.json or .yaml"):
         UCM(xfov=90).save(tmp_path / "lens.png")
+
+
+def test_a_model_that_is_no_name(tmp_path):
+    (tmp_path / "lens.json").write_text('{"model": ["x"]}')
+    with pytest.raises(ValueError, match=r"lens\.json: not a calibration of a known format"):
+        load_lens(tmp_path / "lens.json")
+    with pytest.raises(ValueError, match=r"model must be one of .* got \['x'\]"):
+        lens_from_dict({"model": ["x"]})
+
+
+def test_entry_of_a_batch(tmp_path):
+    UCM(xfov=[90.0, 100.0], xi=0.5).save(tmp_path / "lens.json")
+    assert load_lens(tmp_path / "lens.json").batch_shape == (2,)
+    assert load_lens(tmp_path / "lens.json", 1).to_dict() == {"model": "ucm", "xfov": 100.0, "xi": 0.5}
+    for camera in ("2", "cam0", "-1"):
+        with pytest.raises(
+            ValueError, match=rf"lens\.json: no camera '{camera}'; it holds a batch of 2 lenses, 0 to 1"
+        ):
+            load_lens(tmp_path / "lens.json", camera)

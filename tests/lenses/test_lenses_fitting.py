@@ -7,6 +7,7 @@ from scipy.optimize import least_squares
 
 from ucpe.lenses import (
     EUCM,
+    FAMILIES,
     UCM,
     BrownConrady,
     DoubleSphere,
@@ -14,6 +15,7 @@ from ucpe.lenses import (
     KannalaBrandt,
     Mei,
     OmniStereo,
+    Orthographic,
     Pinhole,
 )
 
@@ -134,3 +136,27 @@ def test_what_cannot_be_fitted():
         OmniStereo().fit(UCM)
     with pytest.raises(ValueError, match="a model with an image plane"):
         UCM(xfov=90).fit(Equirectangular)
+
+
+def test_a_calibration_is_fitted_at_its_own_size():
+    lens = KannalaBrandt(xfov=180).calibrated(1080, 1920)
+    fit = lens.fit(UCM)
+    assert fit.lens.settings == {"width": 1920, "height": 1080}
+    assert fit.lens.parameters["fx"].item() == pytest.approx(fit.lens.parameters["fy"].item(), rel=0.01)
+    assert lens.fit(UCM, 120, 208).lens.settings == {"width": 208, "height": 120}
+
+
+def test_a_narrow_model_is_widened_to_see_the_image():
+    """No focal length on a fine grid is better, with unseen pixels counted as looking along the axis."""
+    lens = FAMILIES["fisheye"].typical()
+    first = lens.rays(120, 208, dtype=torch.float64)
+
+    def cost(focal):
+        second = Orthographic(fx=focal, width=832, height=480).rays(120, 208, dtype=torch.float64)
+        cosine = (first.directions * second.directions).sum(-1)[first.valid]
+        return cosine.clamp(-1, 1).acos().square().mean().item()
+
+    fit = lens.fit(Orthographic)
+    focal = fit.lens.intrinsics(480, 832)[0, 0].item()
+    assert fit.unseen < 0.01
+    assert cost(focal) < 1.02 * min(cost(float(other)) for other in range(300, 600, 5))

@@ -2,6 +2,7 @@
 
 import math
 
+import numpy as np
 import pytest
 import torch
 
@@ -354,3 +355,51 @@ def test_indexing_expanding_moving(lens):
 def test_empty_input_is_fine(lens):
     assert lens.unproject(torch.ones(0, 2), 6, 8).directions.shape == (0, 3)
     assert lens.project(torch.ones(0, 3), 6, 8)[0].shape == (0, 2)
+
+
+@pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_what_is_not_finite_is_invalid(lens, bad, dtype):
+    """Wherever it stands, with finite results and gradients, and without touching its neighbours."""
+    pixels = torch.tensor([[bad, 1.0], [1.0, bad], [bad, bad], [2.0, 2.0]], dtype=dtype, requires_grad=True)
+    rays = lens.unproject(pixels, 4, 4)
+    assert not rays.valid[:3].any() and rays.valid[3]
+    assert (rays.directions[:3] == torch.tensor([0.0, 0.0, 1.0])).all() and (rays.origins[:3] == 0).all()
+    points = [[bad, 0.1, 1.0], [0.1, bad, 1.0], [0.1, 0.1, bad], [bad, bad, bad], [0.1, 0.1, 1.0]]
+    points = torch.tensor(points, dtype=dtype, requires_grad=True)
+    projected, seen = lens.project(points, 4, 4)
+    assert seen.tolist() == [False] * 4 + [True]
+    assert (projected[:4] == 2).all() and projected.isfinite().all()
+    total = rays.directions.sum() + rays.origins.sum() + projected.sum()
+    for gradient in torch.autograd.grad(total, [pixels, points]):
+        assert gradient.isfinite().all()
+
+
+@pytest.mark.parametrize("distance", [1e-25, 1e20, 3e38])
+def test_distance_does_not_overflow(lens, distance):
+    """Squares of such points leave float32; the pixel of a far point is that of its direction."""
+    if not lens.central and distance < 1:
+        return
+    direction = torch.tensor([[0.3, 0.1, 1.0], [0.0, 0.0, 1.0], [1.0, -0.5, 0.9]])
+    expected, seen = lens.project(direction.double() * (1 if lens.central else 1e9), HEIGHT, WIDTH)
+    pixels, visible = lens.project(direction * distance, HEIGHT, WIDTH)
+    assert torch.equal(visible, seen)
+    assert torch.allclose(pixels.double(), expected, atol=1e-2)
+
+
+def test_pixels_too_far_away_for_float32_have_no_ray(lens):
+    rays = lens.unproject(torch.tensor([[1e30, 3.0], [3.0, -3e38]]), 4, 4)
+    assert not rays.valid.any() and (rays.directions == torch.tensor([0.0, 0.0, 1.0])).all()
+
+
+def test_any_integral_is_a_size(lens):
+    rays = lens.rays(np.int64(3), np.int32(4))
+    assert torch.equal(rays.directions, lens.rays(3, 4).directions)
+    for size in (0, -1, 2.0, True, "3"):
+        with pytest.raises(ValueError, match="height must be a whole number of pixels, at least 1"):
+            lens.rays(size, 4)
+
+
+def test_a_size_is_kept_as_a_plain_number(tmp_path):
+    Pinhole(fx=3.0, width=np.int64(4), height=np.int64(3)).save(tmp_path / "lens.json")
+    assert Pinhole(xfov=90).calibrated(np.int64(3), 4).settings == {"width": 4, "height": 3}

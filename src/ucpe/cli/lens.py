@@ -61,7 +61,7 @@ class Show:
     output: Annotated[Path, tyro.conf.arg(aliases=["-o"])] = Path("lens.png")
     """Picture to write (.png, .svg, .pdf)."""
     camera: str | None = None
-    """Which camera of a file that holds several."""
+    """Which camera of a file that holds several (cam0, 1, ...), or which entry of a batch (0, 1, ...)."""
     parameters: Annotated[Parameters, tyro.conf.arg(name="")] = field(default_factory=Parameters)
     pitch: float = 0.0
     """The camera looks up by this many degrees."""
@@ -86,7 +86,7 @@ class Convert:
     format: Literal["ucpe", "kalibr", "opencv", "colmap", "transforms"] | None = None
     """Format of the target, if its name does not say."""
     camera: str | None = None
-    """Which camera of a file that holds several."""
+    """Which camera of a file that holds several (cam0, 1, ...), or which entry of a batch (0, 1, ...)."""
     parameters: Annotated[Parameters, tyro.conf.arg(name="")] = field(default_factory=Parameters)
     height: int = 480
     """Height of the image in pixels, for formats in pixels, if the lens has no size of its own."""
@@ -105,7 +105,7 @@ class Fit:
     output: Annotated[Path | None, tyro.conf.arg(aliases=["-o"])] = None
     """File to write the fitted lens to (.json or .yaml)."""
     camera: str | None = None
-    """Which camera of a file that holds several."""
+    """Which camera of a file that holds several (cam0, 1, ...), or which entry of a batch (0, 1, ...)."""
     parameters: Annotated[Parameters, tyro.conf.arg(name="")] = field(default_factory=Parameters)
     height: int | None = None
     """Height of the image in pixels. [default: the calibration's, else 480]"""
@@ -171,15 +171,28 @@ def fit(command: Fit) -> None:
 
 def _lens(command: Show | Convert | Fit) -> Lens:
     from ucpe.lenses import lens_by_name, load_lens
+    from ucpe.lenses.models import LENS_NAMES
 
     changes = command.parameters.given()
     if not Path(command.source).exists():
+        if command.source.lower().replace("-", "_") not in [name.replace("-", "_") for name in LENS_NAMES]:
+            raise ValueError(f"{command.source!r} is neither a file nor the name of a lens: {', '.join(LENS_NAMES)}")
         return lens_by_name(command.source, **changes)
     if changes:
         raise ValueError(f"--{next(iter(changes)).replace('_', '-')} changes a named lens, not a calibration file")
-    return load_lens(command.source, command.camera)
+    lens = load_lens(command.source, command.camera)
+    if lens.batch_shape and not isinstance(command, Convert):
+        shape = tuple(lens.batch_shape)
+        raise ValueError(
+            f"{command.source}: holds a batch of lenses of shape {shape}: say which one with --camera 0, ..."
+        )
+    return lens
 
 
 def _size(lens: Lens, height: int | None, width: int | None) -> tuple[int, int]:
+    from ucpe.lenses.base import check_size
+
     usual = 832 if "fx" in lens.parameters or "top" not in lens.parameters else 960
-    return height or lens.settings.get("height", 480), width or lens.settings.get("width", usual)
+    height = lens.settings.get("height", 480) if height is None else height
+    width = lens.settings.get("width", usual) if width is None else width
+    return check_size(height, width)

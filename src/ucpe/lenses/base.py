@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import operator
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
 import torch
 from torch import Tensor
 
-from ucpe.lenses.numerics import angle_between, furthest, widest_dtype
+from ucpe.lenses.numerics import angle_between, furthest, largest_component, widest_dtype
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -73,8 +74,13 @@ class Lens(ABC):
 
     def unproject(self, pixels: Tensor, height: int, width: int) -> Rays:
         """Rays of the given pixels (*batch, ..., 2) of an image, in their dtype (float32 at least)."""
-        check_size(height, width)
-        origins, directions, valid = self._unproject(self._checked("pixels", pixels, 2), height, width)
+        height, width = check_size(height, width)
+        pixels = self._checked("pixels", pixels, 2)
+        usable = (pixels.abs() < torch.finfo(pixels.dtype).max ** 0.25).all(-1)  # finite, and so are its powers
+        middle = torch.tensor([width / 2, height / 2], dtype=pixels.dtype, device=pixels.device)
+        pixels = torch.where(usable[..., None], pixels, middle)
+        origins, directions, valid = self._unproject(pixels, height, width)
+        valid = valid & usable
         axis = torch.zeros_like(directions)
         axis[..., 2] = 1
         directions = torch.where(valid[..., None], directions, axis)
@@ -87,8 +93,15 @@ class Lens(ABC):
 
         A visible point may still lie outside the image; an invisible one gets the image centre.
         """
-        check_size(height, width)
-        pixels, valid = self._project(self._checked("points", points, 3), height, width)
+        height, width = check_size(height, width)
+        points = self._checked("points", points, 3)
+        usable = points.isfinite().all(-1)
+        ahead = torch.tensor([0.0, 0.0, 1.0], dtype=points.dtype, device=points.device)
+        points = torch.where(usable[..., None], points, ahead)
+        if self.central:
+            points = points / largest_component(points)  # only the direction counts; squares cannot overflow
+        pixels, valid = self._project(points, height, width)
+        valid = valid & usable & pixels.isfinite().all(-1)
         centre = torch.tensor([width / 2, height / 2], dtype=pixels.dtype, device=pixels.device)
         return torch.where(valid[..., None], pixels, centre), valid
 
@@ -96,7 +109,7 @@ class Lens(ABC):
         self, height: int, width: int, *, dtype: torch.dtype | None = None, device: torch.device | str | None = None
     ) -> Rays:
         """Rays (*batch, height, width, ...) at the pixel centres of an image; computed in float32 or better."""
-        check_size(height, width)
+        height, width = check_size(height, width)
         dtype = dtype or torch.get_default_dtype()
         grid = pixel_grid(height, width, torch.promote_types(dtype, torch.float32), device or self.device)
         rays = self.unproject(grid.expand(*self.batch_shape, *grid.shape), height, width)
@@ -135,8 +148,11 @@ class Lens(ABC):
         """The same lens with parameters expanded to a batch shape."""
         return self._with({name: value.expand(*shape) for name, value in self.parameters.items()})
 
-    def fit(self, model: type[Lens], height: int = 480, width: int = 832) -> LensFit:
-        """Nearest lens of another model over the image, with its RMS and maximum angular error in degrees."""
+    def fit(self, model: type[Lens], height: int | None = None, width: int | None = None) -> LensFit:
+        """Nearest lens of another model over the image, with its RMS and maximum angular error in degrees.
+
+        The image has the size of the lens's calibration, or 480 x 832 if it has none.
+        """
         from ucpe.lenses.fitting import fit_lens
 
         return fit_lens(self, model, height, width)
@@ -196,7 +212,7 @@ class Lens(ABC):
 
         Across, down, and along both diagonals.
         """
-        check_size(height, width)
+        height, width = check_size(height, width)
         like = torch.zeros((), dtype=widest_dtype(self.device), device=self.device)
         middle = torch.tensor([width / 2, height / 2]).to(like)
         ways = torch.tensor([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0], [1.0, -1.0]]).to(like)
@@ -235,11 +251,9 @@ def check_range(name: str, value: Tensor, low: float, high: float) -> None:
         raise ValueError(f"{name} must be in [{low:g}, {end}, got {_offending(value, inside)}")
 
 
-def check_size(height: int, width: int) -> None:
-    """Raise ValueError unless an image has at least one pixel."""
-    for name, value in (("height", height), ("width", width)):
-        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-            raise ValueError(f"{name} must be a whole number of pixels, at least 1, got {value!r}")
+def check_size(height: int, width: int) -> tuple[int, int]:
+    """Height and width as plain integers; ValueError unless the image has at least one pixel."""
+    return _pixel_count("height", height), _pixel_count("width", width)
 
 
 def pixel_grid(
@@ -252,6 +266,16 @@ def pixel_grid(
         indexing="ij",
     )
     return torch.stack([u, v], dim=-1)
+
+
+def _pixel_count(name: str, value: Any) -> int:
+    try:
+        count = 0 if isinstance(value, bool) else operator.index(value)
+    except TypeError:
+        count = 0
+    if count < 1:
+        raise ValueError(f"{name} must be a whole number of pixels, at least 1, got {value!r}")
+    return count
 
 
 def _offending(value: Tensor, good: Tensor) -> str:

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from ucpe.lenses.base import Lens, pixel_grid
+from ucpe.lenses.base import Lens, check_size, pixel_grid
 from ucpe.lenses.numerics import angle_between
 from ucpe.lenses.planar import FOCAL_NAMES, PlanarLens
 
@@ -30,6 +30,9 @@ LATER = ("k3", "k4", "k5", "k6")
 EXACT = 1e-22
 """Sum of squared angles in radians below which a fit has nothing left to gain."""
 
+WIDER = tuple(1.02**step for step in range(1, 51))
+"""Focal lengths to try, as multiples of that of a fit that leaves some of the image unseen."""
+
 SAMPLES = 6000
 """Rays over the image that a lens is fitted to; its error is measured at every pixel."""
 
@@ -43,9 +46,10 @@ class LensFit(NamedTuple):
     unseen: Tensor  # (*batch), share of the original's visible image that the fitted lens cannot see
 
 
-def fit_lens(lens: Lens, model: type[Lens], height: int = 480, width: int = 832) -> LensFit:
+def fit_lens(lens: Lens, model: type[Lens], height: int | None = None, width: int | None = None) -> LensFit:
     """Nearest lens of a planar model over the visible image of height x width; each batch entry on its own.
 
+    The size is that of the lens's calibration, or 480 x 832 if it has none.
     The fit has square pixels and the principal point in the image centre, and is given by its field of view, where
     the original is so (`xfov`); otherwise it is a calibration in pixels of that size.
     """
@@ -53,6 +57,10 @@ def fit_lens(lens: Lens, model: type[Lens], height: int = 480, width: int = 832)
         raise ValueError(f"a lens is fitted to a model with an image plane, such as UCM, got {model!r}")
     if not lens.central:
         raise ValueError(f"{lens.kind} has no single centre, so no {model.kind} comes near it at all distances")
+    height, width = check_size(
+        lens.settings.get("height", 480) if height is None else height,
+        lens.settings.get("width", 832) if width is None else width,
+    )
     lens = lens.to(torch.float64)
     if not lens.batch_shape:
         return _Fit(lens, model, height, width).best()
@@ -99,15 +107,30 @@ class _Fit:
         """The fit with the smallest error from all starts."""
         values, cost = None, math.inf
         for start in self._starts():
-            candidate = self._rough(start)
-            candidate_cost = self._angles(candidate).square().sum().item()
-            if candidate_cost < cost:
-                values, cost = candidate, candidate_cost
+            candidate = min(start, self._rough(start), key=self._cost)
+            if self._cost(candidate) < cost:
+                values, cost = candidate, self._cost(candidate)
             if cost < EXACT:
                 break
         if values is None:
             raise ValueError(f"{self.model.kind} sees nothing of what {self.original} sees")
-        return self._measured(self._lens(_descend(self._angles, values, self.low, self.high, iterations=50)))
+        values = self._refined(values)
+        if not self._lens(values).unproject(self.pixels, *self.size).valid.all():
+            values = min(values, self._refined(self._widened(values)), key=self._cost)
+        return self._measured(self._lens(values))
+
+    def _refined(self, values: Tensor) -> Tensor:
+        return _descend(self._angles, values, self.low, self.high, iterations=50)
+
+    def _widened(self, values: Tensor) -> Tensor:
+        """The best of longer focal lengths, which let the model see more: past a hill that no descent crosses."""
+        focal = torch.zeros_like(values)
+        focal[: 1 if self.centred else 2] = values[: 1 if self.centred else 2]
+        return min((values + (times - 1) * focal for times in WIDER), key=self._cost)
+
+    def _cost(self, values: Tensor) -> float:
+        """Sum of squared angles, in which a pixel that the candidate cannot see looks along the axis."""
+        return self._angles(values).square().sum().item()
 
     def _rough(self, values: Tensor) -> Tensor:
         """Fit by projection, which is closer to linear: the first terms alone, then all."""

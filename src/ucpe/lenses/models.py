@@ -35,6 +35,10 @@ USUAL_XFOV = {"pinhole": 100.0, "brown_conrady": 100.0, "ucm": 100.0, "mei": 100
 """Field of view in degrees of a lens named without one; 180 for the rest."""
 
 
+LENS_NAMES = tuple(dict.fromkeys((*FAMILIES, *MODELS)))
+"""Names that `lens_by_name` knows; - and _ are the same in them."""
+
+
 def lens_by_name(name: str, **parameters: Any) -> Lens:
     """A family's typical lens ("wide", "fisheye", ...) or a model ("kannala_brandt", ...), with parameters to change.
 
@@ -56,7 +60,7 @@ def lens_by_name(name: str, **parameters: Any) -> Lens:
         if scaled:
             usual.pop("xfov")
     else:
-        raise ValueError(f"no lens is named {name!r}; there are {', '.join(dict.fromkeys((*FAMILIES, *MODELS)))}")
+        raise ValueError(f"no lens is named {name!r}; there are {', '.join(LENS_NAMES)}")
     try:
         return model(**{**usual, **parameters})
     except TypeError as error:

@@ -16,6 +16,12 @@ def norm(vector: Tensor) -> Tensor:
     return torch.where(positive, torch.where(positive, squared, 1).sqrt(), squared)
 
 
+def largest_component(vector: Tensor) -> Tensor:
+    """Largest absolute component (..., 1) of vectors (..., n), without gradient; 1 for the zero vector."""
+    largest = vector.detach().abs().amax(-1, keepdim=True)
+    return torch.where(largest > 0, largest, torch.ones_like(largest))
+
+
 def safe_sqrt(value: Tensor) -> tuple[Tensor, Tensor]:
     """Square root where positive (1 elsewhere, with zero gradient), and where that is."""
     positive = value > 0

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from ucpe.lenses.base import Lens, Parameter, check_range, check_size
-from ucpe.lenses.numerics import norm, safe_sqrt
+from ucpe.lenses.numerics import largest_component, norm, safe_sqrt
 
 
 class Panorama(Lens):
@@ -25,7 +25,7 @@ class Panorama(Lens):
 
     def intrinsics(self, height: int, width: int) -> Tensor:
         """Matrix (*batch, 3, 3) from radians to pixels, which is the camera matrix near the optical axis."""
-        check_size(height, width)
+        height, width = check_size(height, width)
         zero = torch.zeros(self.batch_shape, device=self.device)
         origin = self._pixels(zero, zero, height, width)
         right, up = self._pixels(zero + 1, zero, height, width), self._pixels(zero, zero + 1, height, width)
@@ -113,8 +113,9 @@ class OmniStereo(Panorama):
         return self._offset(longitude)[..., None] * rightward, _direction(longitude, latitude), valid
 
     def _project(self, points: Tensor, height: int, width: int) -> tuple[Tensor, Tensor]:
-        x, y, z = points.unbind(-1)
-        offset = self._offset(x)
+        scale = largest_component(points).clamp(min=1)
+        x, y, z = (points / scale).unbind(-1)
+        offset = self._offset(x) / scale[..., 0]
         depth, valid = safe_sqrt(x * x + z * z - offset * offset)
         x, z = (torch.where(valid, value, torch.ones_like(value)) for value in (x, z))
         longitude = torch.atan2(x, z) - torch.atan2(offset, depth)

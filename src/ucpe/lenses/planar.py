@@ -58,7 +58,7 @@ class PlanarLens(Lens):
         if fx is not None:
             if width is None or height is None:
                 raise ValueError(f"{self.kind} with fx in pixels needs the width and height of that image")
-            check_size(height, width)
+            height, width = check_size(height, width)
             settings = {"width": width, "height": height}
             scale["fy"] = fx if fy is None else fy
             scale["cx"] = width / 2 if cx is None else cx
@@ -81,7 +81,7 @@ class PlanarLens(Lens):
 
     def intrinsics(self, height: int, width: int) -> Tensor:
         """Matrix (*batch, 3, 3) from the lens's image plane to pixels; the camera matrix K of a pinhole."""
-        check_size(height, width)
+        height, width = check_size(height, width)
         focal, centre = (value.expand(*self.batch_shape, 2) for value in self._scale(height, width))
         matrix = torch.diag_embed(torch.nn.functional.pad(focal, (0, 1), value=1.0))
         matrix = matrix + torch.nn.functional.pad(centre[..., None], (2, 0, 0, 1))
@@ -89,7 +89,7 @@ class PlanarLens(Lens):
 
     def calibrated(self: PlanarType, height: int, width: int) -> PlanarType:
         """The same lens as a calibration in pixels of an image of height x width."""
-        check_size(height, width)
+        height, width = check_size(height, width)
         focal, centre = self._scale(height, width)
         pixels = dict(zip(FOCAL_NAMES, (*focal.unbind(-1), *centre.unbind(-1))))
         return self._rebuilt({**pixels, **self.model_parameters}, {"width": width, "height": height})
@@ -105,7 +105,7 @@ class PlanarLens(Lens):
         width: int,
     ) -> PlanarType:
         """The lens of a window cut out of its height x width image, `left` and `top` in pixels."""
-        check_size(crop_height, crop_width)
+        crop_height, crop_width = check_size(crop_height, crop_width)
         whole = self.calibrated(height, width).parameters
         moved = {**whole, "cx": whole["cx"] - left, "cy": whole["cy"] - top}
         return self._rebuilt(moved, {"width": crop_width, "height": crop_height})

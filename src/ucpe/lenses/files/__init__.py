@@ -32,8 +32,8 @@ FORMATS = {format.name: format for format in (*MAPPINGS, COLMAP)}
 def load_lens(path: str | Path, camera: str | int | None = None) -> Lens:
     """Read a lens from a calibration: Kalibr, OpenCV, COLMAP, transforms.json or our own JSON/YAML.
 
-    `camera` chooses one of several: Kalibr's cam0, COLMAP's number. Every format is converted to our convention, in
-    which the centre of pixel (0, 0) is (0.5, 0.5).
+    `camera` chooses one of several: Kalibr's cam0, COLMAP's number, a batch's entry. Every format is converted to
+    our convention, in which the centre of pixel (0, 0) is (0.5, 0.5).
     """
     path = Path(path)
     if not path.exists():

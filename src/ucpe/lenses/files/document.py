@@ -87,6 +87,16 @@ class _Loader(yaml.SafeLoader):
     """Safe YAML that takes OpenCV's matrices as mappings."""
 
 
+def batch_entry(lens: Lens, camera: str | None, file: str) -> Lens:
+    """The lens of the batch entry with number `camera`; the lens as it is if it has no batch or none is asked for."""
+    if camera is None or not lens.batch_shape:
+        return lens
+    count = lens.batch_shape[0]
+    if not camera.isdecimal() or int(camera) >= count:
+        raise ValueError(f"{file}: no camera {camera!r}; it holds a batch of {count} lenses, 0 to {count - 1}")
+    return lens[int(camera)]
+
+
 def _construct_matrix(loader: yaml.SafeLoader, node: yaml.MappingNode) -> dict[Any, Any]:
     return loader.construct_mapping(node, deep=True)
 

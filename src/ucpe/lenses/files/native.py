@@ -9,7 +9,7 @@ from typing import Any
 import yaml
 
 from ucpe.lenses.base import Lens
-from ucpe.lenses.files.document import Section, write_text
+from ucpe.lenses.files.document import Section, batch_entry, write_text
 from ucpe.lenses.models import MODELS
 
 
@@ -21,11 +21,12 @@ class Native:
 
     def recognises(self, data: dict[str, Any]) -> bool:
         """Whether a file's mapping is in this format."""
-        return data.get("model") in MODELS
+        kind = data.get("model")
+        return isinstance(kind, str) and kind in MODELS
 
     def read(self, content: Section, camera: str | None) -> Lens:
-        """The lens of a file."""
-        return lens_from_dict(content.data)
+        """The lens of a file, or of batch entry `camera`."""
+        return batch_entry(lens_from_dict(content.data), camera, content.file)
 
     def write(self, lens: Lens, path: Path, height: int, width: int) -> None:
         """Write any lens; no image size is needed."""
@@ -42,7 +43,7 @@ def lens_from_dict(data: dict[str, Any]) -> Lens:
     """
     arguments = dict(data)
     kind = arguments.pop("model", None)
-    if kind not in MODELS:
+    if not isinstance(kind, str) or kind not in MODELS:
         raise ValueError(f"model must be one of {', '.join(MODELS)}, got {kind!r}")
     try:
         return MODELS[kind](**arguments)

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from ucpe.lenses.base import Lens
-from ucpe.lenses.files.document import Section, calibration, write_text
+from ucpe.lenses.files.document import Section, batch_entry, calibration, write_text
 from ucpe.lenses.fisheye import KannalaBrandt
 from ucpe.lenses.panoramic import Equirectangular
 from ucpe.lenses.pinhole import BrownConrady, Pinhole
@@ -42,7 +42,7 @@ class Transforms:
     def read(self, content: Section, camera: str | None) -> Lens:
         """The lens of all frames, or of the frame with number `camera`."""
         lens = lens_from_transforms(content.data, content.file)
-        return lens[int(camera)] if camera is not None and lens.batch_shape else lens
+        return batch_entry(lens, camera, content.file)
 
     def write(self, lens: Lens, path: Path, height: int, width: int) -> None:
         """Write the intrinsics of a lens, with no frames."""
