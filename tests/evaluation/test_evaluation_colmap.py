@@ -11,6 +11,7 @@ from ucpe.evaluation.estimators.colmap import (
     fit_rotation,
     prefers_rotation,
 )
+from ucpe.evaluation.estimators.known_rotation import average_rotations, build_tracks, solve_structure
 from ucpe.evaluation.protocols import PROTOCOLS
 from ucpe.lenses import UCM
 from ucpe.synthesis.worlds import World, render_clip
@@ -58,7 +59,7 @@ def test_moving_and_turning_are_told_apart():
         after /= np.linalg.norm(after, axis=1, keepdims=True)
         after += generator.normal(size=after.shape) * 1e-3
         after /= np.linalg.norm(after, axis=1, keepdims=True)
-        pair = PairMatches(0, 1, before, after, essential)
+        pair = PairMatches(0, 1, before, after, essential, np.zeros((len(before), 2), int))
         fits = {(0, 1): fit_rotation(before, after, 3e-3, generator)}
         assert prefers_rotation([pair], fits, 1e-3) is turns
         if not turns:
@@ -66,8 +67,7 @@ def test_moving_and_turning_are_told_apart():
 
 
 def test_recovers_a_moving_camera_through_a_fisheye_and_always_the_same():
-    shot = {"frames": FRAMES, "fps": 4}
-    camera = Trajectory.truck(LENS, distance=0.8, pitch=-8, **shot) @ Trajectory.pan(LENS, degrees=15, **shot)
+    camera = Trajectory.arc(LENS, degrees=35, radius=2.0, frames=FRAMES, fps=4, pitch=-8)
     clip = filmed(camera)
     estimator = ColmapEstimator(ColmapSettings(seeds=(0, 1), max_features=1200))
     first, second = (estimator.estimate(clip, LENS) for _ in range(2))
@@ -76,6 +76,41 @@ def test_recovers_a_moving_camera_through_a_fisheye_and_always_the_same():
     metrics = PROTOCOLS["robust"].evaluate(camera.c2w, first.c2w, first.near_depth)
     assert metrics["RotErr"] < 0.5
     assert metrics["TransErr"] < 0.1 * float(camera.positions[-1].norm())
+
+
+def test_structure_follows_from_known_rotations_and_tracks():
+    generator = np.random.default_rng(2)
+    frames = 8
+    points = generator.uniform([-4, -2, 3], [4, 2, 9], (150, 3))
+    points[:50] *= 40  # a background
+    centre = np.stack([np.linspace(0, 1.5, frames), 0.1 * np.sin(np.arange(frames)), np.zeros(frames)], -1)
+    turns = torch.zeros(frames, 3, dtype=torch.float64)
+    turns[:, 1] = torch.linspace(0, 0.3, frames)
+    rotation = rotation_exp(turns).numpy()
+    directions = {}
+    for frame in range(frames):
+        local = (points - centre[frame]) @ rotation[frame]
+        local += generator.normal(size=local.shape) * 1e-4 * np.linalg.norm(local, axis=1, keepdims=True)
+        directions[frame] = local / np.linalg.norm(local, axis=1, keepdims=True)
+    same = np.repeat(np.arange(len(points))[:, None], 2, axis=1)
+    tracks = build_tracks([(frame, frame + 1, same) for frame in range(frames - 1)], directions)
+    assert tracks.count == len(points)
+    assert len(tracks.ray) == frames * len(points)
+    structure = solve_structure(tracks, rotation, (0, frames - 1), 1e-3)
+    scale = np.linalg.norm(centre[-1]) / np.linalg.norm(structure.centre[-1])
+    assert np.abs(structure.centre * scale - centre).max() < 0.01
+
+    fits = {(i, j): (rotation[j].T @ rotation[i], 1.0) for i in range(frames) for j in range(i + 1, frames)}
+    averaged = average_rotations(fits, frames)
+    assert averaged is not None
+    assert np.abs(averaged - rotation).max() < 1e-9
+    assert average_rotations({(0, 1): fits[0, 1]}, frames) is None
+
+
+def test_a_track_never_has_two_features_of_one_frame():
+    rays_of = {frame: np.tile([0.0, 0.0, 1.0], (3, 1)) for frame in range(3)}
+    matches = [(0, 1, np.array([[0, 0], [1, 1]])), (1, 2, np.array([[0, 0], [1, 0]]))]
+    assert build_tracks(matches, rays_of).count == 0  # both tracks meet in feature 0 of frame 2
 
 
 def test_recovers_a_pan_without_inventing_a_translation():

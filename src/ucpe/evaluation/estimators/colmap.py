@@ -1,18 +1,18 @@
 """Poses by structure from motion with pycolmap: `ucpe evaluate --pose colmap` (the default).
 
 Frames are rectified to a pinhole with the commanded lens, whose intrinsics are then held fixed; features are matched
-in sequence. The map is built from several starts, since a flat scene has two motions that explain most of it, and the
-one that agrees with most matches is kept. A video whose matches a rotation explains as well has no structure to
-triangulate: its rotations are estimated from the matches and its translation is zero.
+in sequence. A flat scene has two motions that explain most of it, so maps are built from several starts and on the
+rotations of the background (known_rotation.py), and the one that agrees with most matches is kept. A video whose
+matches a rotation explains as well has no structure to triangulate: its translation is zero.
 """
 
 from __future__ import annotations
 
-import contextlib
-import importlib.metadata
+import json
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -20,6 +20,7 @@ import numpy as np
 import torch
 
 from ucpe.evaluation.estimators.base import Clip, EstimationFailure, PoseEstimate
+from ucpe.evaluation.estimators.known_rotation import average_rotations, build_tracks, solve_structure
 from ucpe.evaluation.pose_metrics import displacement
 from ucpe.evaluation.rectification import LARGEST_XFOV, rectify_video
 from ucpe.lenses import Lens, Pinhole
@@ -35,6 +36,12 @@ PARALLAX = (0.01, 5.0)
 
 AGREEMENT = 0.9
 """Share of matches it must then agree with."""
+
+CONVINCING = 0.98
+"""Share of matches with which an estimate of all frames is taken without trying further starts."""
+
+REFINEMENTS = 3
+"""How often points are triangulated and all is adjusted, from poses on the background's rotations."""
 
 NEAR_PERCENTILE = 25
 """Percentile of the depths seen by a frame that is its near-plane depth (supplement A.2)."""
@@ -58,6 +65,10 @@ class ColmapSettings:
     threads: int = 1
 
 
+FLOOR = Path(__file__).parent / "colmap_floor.json"
+"""Own error of the default settings, measured on rendered worlds."""
+
+
 class PairMatches(NamedTuple):
     """Matches between two frames that agree on an essential matrix."""
 
@@ -66,6 +77,7 @@ class PairMatches(NamedTuple):
     before: np.ndarray  # (M, 3) unit rays
     after: np.ndarray  # (M, 3)
     essential: np.ndarray  # (3, 3)
+    features: np.ndarray  # (M, 2) numbers of the matched features
 
 
 class ColmapEstimator:
@@ -79,50 +91,61 @@ class ColmapEstimator:
         except ImportError:
             raise ValueError("pose from COLMAP needs pycolmap: pip install 'ucpe[colmap]'") from None
         self.settings = settings or ColmapSettings()
-        pycolmap.logging.minloglevel = pycolmap.logging.FATAL.value
+        self.version = pycolmap.__version__
 
     def describe(self) -> dict[str, Any]:
         """Version and settings."""
         settings = asdict(self.settings)
         settings.pop("threads")
-        return {"name": self.name, "pycolmap": importlib.metadata.version("pycolmap"), **settings}
+        return {"name": self.name, "pycolmap": self.version, **settings}
 
     def floor(self) -> dict[str, float] | None:
-        """Not measured in general: it depends on the footage; `ucpe evaluate` measures it on given references."""
-        return None
+        """Own error on rendered worlds (benchmarks/bench_evaluation_floors.py); reference videos say more."""
+        return json.loads(FLOOR.read_text(encoding="utf-8"))["metrics"] if FLOOR.is_file() else None
 
     def estimate(self, clip: Clip, lens: Lens) -> PoseEstimate:
         """Poses of the frames that structure from motion could place."""
         if len(clip.frames) < 2:
             raise EstimationFailure("motion needs at least two frames")
         frames, pinhole, valid = rectify_video(clip.frames, lens, self.settings.largest_xfov)
-        with tempfile.TemporaryDirectory(prefix="ucpe-colmap-") as folder, _quiet():
+        with tempfile.TemporaryDirectory(prefix="ucpe-colmap-") as folder:
             workspace = Path(folder)
             counts = self._match(workspace, frames, valid, pinhole)
-            pairs = _read_matches(workspace / "matches.db", pinhole, clip.height, clip.width)
+            pairs, rays = _read_matches(workspace / "matches.db", pinhole, clip.height, clip.width)
             if not pairs:
                 raise EstimationFailure(
                     f"no two frames could be matched (median {np.median(counts):.0f} features per frame)"
                 )
             pixel = 1 / float(pinhole.intrinsics(clip.height, clip.width)[0, 0])
-            return self._estimate(workspace, pairs, len(frames), pixel)
+            return self._estimate(workspace, pairs, rays, len(frames), pixel)
 
-    def _estimate(self, workspace: Path, pairs: list[PairMatches], frames: int, pixel: float) -> PoseEstimate:
-        """The rotation that explains all matches, if there is one, or the best map; `pixel` is in radians."""
-        generator = np.random.default_rng(self.settings.seeds[0])
-        fits = {pair[:2]: fit_rotation(pair.before, pair.after, INLIER_PIXELS * pixel, generator) for pair in pairs}
-        rotates = prefers_rotation(pairs, fits, MATCH_PIXELS * pixel)
+    def _estimate(
+        self, workspace: Path, pairs: list[PairMatches], rays: dict[int, np.ndarray], frames: int, pixel: float
+    ) -> PoseEstimate:
+        """The estimate that agrees with most matches: a rotation, a map, or a map on the background's rotations."""
+        generator, tolerance = np.random.default_rng(self.settings.seeds[0]), INLIER_PIXELS * pixel
+        fits = {pair[:2]: fit_rotation(pair.before, pair.after, tolerance, generator) for pair in pairs}
+        turned = _rotation_estimate(fits, frames) if prefers_rotation(pairs, fits, MATCH_PIXELS * pixel) else None
         starts = list(zip(self.settings.seeds, self.settings.angles))
-        if not rotates:
-            mapped = self._map(workspace, pairs, INLIER_PIXELS * pixel, starts)
-            if mapped is None:
-                raise EstimationFailure("no initial pair could be triangulated from any start")
-            return mapped
-        turned = _rotation_estimate(fits, frames)
-        mapped = self._map(workspace, pairs, INLIER_PIXELS * pixel, starts[:1])
-        if mapped is None or not _shows_parallax(mapped, turned):
-            return turned
-        return self._map(workspace, pairs, INLIER_PIXELS * pixel, starts) or turned
+        background = _background_poses(pairs, rays, fits, frames, pixel)
+        attempts: list[Callable[[], PoseEstimate | None]]
+        attempts = [] if background is None else [partial(self._refined, workspace, background)]
+        attempts += [partial(self._map, workspace, *start) for start in (starts[:1] if turned else starts)]
+        best: PoseEstimate | None = None
+        for attempt in attempts:
+            candidate = attempt()
+            if candidate is None:
+                continue
+            candidate.details["agreement"] = round(epipolar_agreement(candidate, pairs, tolerance), 4)
+            if best is None or _quality(candidate) > _quality(best):
+                best = candidate
+            if _quality(best) >= (frames, CONVINCING):
+                break
+        if turned is not None:
+            return best if best is not None and _shows_parallax(best, turned) else turned
+        if best is None:
+            raise EstimationFailure("no initial pair could be triangulated from any start")
+        return best
 
     def _match(self, workspace: Path, frames: np.ndarray, valid: np.ndarray, pinhole: Pinhole) -> np.ndarray:
         """Extract and match features; returns the number of features of every frame."""
@@ -145,6 +168,7 @@ class ColmapEstimator:
         extraction = pycolmap.FeatureExtractionOptions()
         extraction.num_threads, extraction.use_gpu = self.settings.threads, False
         extraction.sift.max_num_features = self.settings.max_features
+        _silence()
         pycolmap.extract_features(
             database,
             images,
@@ -164,35 +188,60 @@ class ColmapEstimator:
         verification = pycolmap.TwoViewGeometryOptions()
         verification.ransac.random_seed = self.settings.seeds[0]
         verification.max_H_inlier_ratio = 1.0  # never from a homography: its two poses explain a flat scene equally
+        _silence()
         pycolmap.match_sequential(database, matching, pairing, verification, device=pycolmap.Device.cpu)
         return counts
 
-    def _map(
-        self, workspace: Path, pairs: list[PairMatches], tolerance: float, starts: list[tuple[int, float]]
-    ) -> PoseEstimate | None:
-        """The best of several incremental maps, by frames, then by the share of matches that agree with it."""
-        best: PoseEstimate | None = None
-        tried: list[dict[str, Any]] = []
-        for seed, angle in starts:
-            reconstruction = self._map_once(workspace, seed, angle)
-            if reconstruction is None:
-                tried.append({"seed": seed, "frames": 0})
-                continue
-            estimate = _poses(reconstruction)
-            agreement = epipolar_agreement(estimate, pairs, tolerance)
-            estimate.details |= {"method": "mapping", "agreement": round(agreement, 4)}
-            tried.append({"seed": seed, "frames": len(estimate.frames), "agreement": round(agreement, 4)})
-            if best is None or _quality(estimate) > _quality(best):
-                best = estimate
-        if best is not None:
-            best.details["starts"] = tried
-        return best
+    def _refined(self, workspace: Path, c2w: np.ndarray) -> PoseEstimate | None:
+        """Poses (N, 4, 4) after triangulation of all matches and bundle adjustment."""
+        import pycolmap
 
-    def _map_once(self, workspace: Path, seed: int, angle: float) -> Any:
+        database, output = workspace / "matches.db", workspace / "refined"
+        output.mkdir()
+        reconstruction = pycolmap.Reconstruction()
+        with pycolmap.Database.open(database) as opened:
+            for camera in opened.read_all_cameras():
+                reconstruction.add_camera_with_trivial_rig(camera)
+            for image in opened.read_all_images():
+                pose = np.linalg.inv(c2w[_frame_number(image.name)])[:3]
+                plain = pycolmap.Image(name=image.name, camera_id=image.camera_id, image_id=image.image_id)
+                reconstruction.add_image_with_trivial_frame(plain, pycolmap.Rigid3d(pose))
+        options = self._mapping_options(self.settings.seeds[0], self.settings.angles[0])
+        adjustment = pycolmap.BundleAdjustmentOptions()
+        adjustment.refine_focal_length = adjustment.refine_extra_params = adjustment.print_summary = False
+        adjustment.ceres.loss_function_type = pycolmap.LossFunctionType.CAUCHY
+        adjustment.ceres.solver_options.num_threads = self.settings.threads
+        for _ in range(REFINEMENTS):
+            _silence()
+            reconstruction = pycolmap.triangulate_points(
+                reconstruction, database, workspace / "images", output, options=options
+            )
+            if reconstruction.num_points3D() < 10:
+                return None
+            everything = pycolmap.BundleAdjustmentConfig()
+            for image_id in reconstruction.reg_image_ids():
+                everything.add_image(image_id)
+            everything.fix_gauge(pycolmap.BundleAdjustmentGauge.TWO_CAMS_FROM_WORLD)
+            pycolmap.create_default_bundle_adjuster(adjustment, everything, reconstruction).solve()
+        estimate = _poses(reconstruction, self.settings.seeds[0])
+        estimate.details["method"] = "background"
+        return estimate
+
+    def _map(self, workspace: Path, seed: int, angle: float) -> PoseEstimate | None:
+        """An incremental map, if there is one."""
         import pycolmap
 
         output = workspace / f"map-{seed}"
         output.mkdir(exist_ok=True)
+        options = self._mapping_options(seed, angle)
+        _silence()
+        maps = pycolmap.incremental_mapping(workspace / "matches.db", workspace / "images", output, options)
+        largest = max(maps.values(), key=lambda found: found.num_reg_images(), default=None)
+        return None if largest is None else _poses(largest, seed)
+
+    def _mapping_options(self, seed: int, angle: float) -> Any:
+        import pycolmap
+
         options = pycolmap.IncrementalPipelineOptions()
         options.random_seed = options.mapper.random_seed = options.triangulation.random_seed = seed
         options.num_threads = options.mapper.num_threads = self.settings.threads
@@ -205,8 +254,7 @@ class ColmapEstimator:
         options.mapper.ba_local_min_tri_angle = 1.0
         options.mapper.filter_max_reproj_error, options.mapper.abs_pose_max_error = 2.0, 4.0
         options.max_runtime_seconds = self.settings.seconds
-        maps = pycolmap.incremental_mapping(workspace / "matches.db", workspace / "images", output, options)
-        return max(maps.values(), key=lambda found: found.num_reg_images(), default=None)
+        return options
 
 
 def _quality(estimate: PoseEstimate) -> tuple[int, float]:
@@ -220,7 +268,7 @@ def _shows_parallax(mapped: PoseEstimate, turned: PoseEstimate) -> bool:
     return agrees and PARALLAX[0] < parallax < PARALLAX[1]
 
 
-def _poses(reconstruction: Any) -> PoseEstimate:
+def _poses(reconstruction: Any, seed: int) -> PoseEstimate:
     """Camera-to-world poses of the registered frames, and the near-plane depth of the map."""
     points = {key: point.xyz for key, point in reconstruction.points3D.items()}
     found = []
@@ -237,7 +285,31 @@ def _poses(reconstruction: Any) -> PoseEstimate:
     depths = np.array([row[2] for row in found])
     near = float(np.nanmedian(depths)) if np.isfinite(depths).any() else None
     c2w = torch.from_numpy(np.stack([row[1] for row in found]))
-    return PoseEstimate(c2w, np.array([row[0] for row in found]), near, details={"points": len(points)})
+    return PoseEstimate(c2w, np.array([row[0] for row in found]), near, details={"method": "mapping", "seed": seed})
+
+
+def _background_poses(
+    pairs: list[PairMatches],
+    rays: dict[int, np.ndarray],
+    fits: dict[tuple[int, int], tuple[np.ndarray, float]],
+    frames: int,
+    pixel: float,
+) -> np.ndarray | None:
+    """Poses (N, 4, 4) on the rotations that explain most matches of every pair: right where there is a background."""
+    rotation = average_rotations(fits, frames)
+    tracks = build_tracks([(pair.first, pair.second, pair.features) for pair in pairs], rays)
+    if rotation is None or len(tracks.ray) < 6 * frames:
+        return None
+    start = max(pairs, key=lambda pair: _parallax(pair, fits[pair.first, pair.second][0], 10 * pixel))
+    structure = solve_structure(tracks, rotation, (start.first, start.second), 2 * MATCH_PIXELS * pixel)
+    c2w = np.tile(np.eye(4), (frames, 1, 1))
+    c2w[:, :3, :3], c2w[:, :3, 3] = structure.rotation, structure.centre
+    return c2w if np.isfinite(c2w).all() else None
+
+
+def _parallax(pair: PairMatches, rotation: np.ndarray, largest: float) -> float:
+    """How much of a pair's motion a rotation leaves unexplained, over all matches, each at most `largest` radians."""
+    return float(np.minimum(np.linalg.norm(pair.before @ rotation.T - pair.after, axis=1), largest).sum())
 
 
 def epipolar_agreement(estimate: PoseEstimate, pairs: list[PairMatches], tolerance: float) -> float:
@@ -326,8 +398,10 @@ def _kabsch(before: np.ndarray, after: np.ndarray) -> np.ndarray:
     return left @ np.diag([1, 1, np.linalg.det(left @ right)]) @ right
 
 
-def _read_matches(database: Path, pinhole: Pinhole, height: int, width: int) -> list[PairMatches]:
-    """Verified matches of every pair as rays, in order of frames."""
+def _read_matches(
+    database: Path, pinhole: Pinhole, height: int, width: int
+) -> tuple[list[PairMatches], dict[int, np.ndarray]]:
+    """Verified matches of every pair as rays, in order of frames, and the rays of all features of every frame."""
     import pycolmap
 
     matrix = np.linalg.inv(pinhole.intrinsics(height, width).double().numpy())
@@ -344,8 +418,9 @@ def _read_matches(database: Path, pinhole: Pinhole, height: int, width: int) -> 
             if images[left] > images[right]:
                 left, right, matches, essential = right, left, matches[:, ::-1], essential.T
             before, after = rays[left][matches[:, 0]], rays[right][matches[:, 1]]
-            pairs.append(PairMatches(images[left], images[right], before, after, essential))
-    return sorted(pairs, key=lambda pair: pair[:2])
+            pairs.append(PairMatches(images[left], images[right], before, after, essential, matches))
+    by_frame = {images[key]: directions for key, directions in rays.items()}
+    return sorted(pairs, key=lambda pair: pair[:2]), by_frame
 
 
 def _rays(pixels: np.ndarray, inverse: np.ndarray) -> np.ndarray:
@@ -361,10 +436,8 @@ def _frame_number(name: str) -> int:
     return int(name.removesuffix(".png"))
 
 
-@contextlib.contextmanager
-def _quiet() -> Iterator[None]:
-    """Keeps the library's progress lines off the screen."""
+def _silence() -> None:
+    """Keeps the library's progress lines off the screen; some of its calls turn them on again."""
     import pycolmap
 
-    with pycolmap.ostream(stdout=True, stderr=True), contextlib.redirect_stdout(None), contextlib.redirect_stderr(None):
-        yield
+    pycolmap.logging.minloglevel = pycolmap.logging.FATAL.value
