@@ -37,7 +37,7 @@ PARALLAX = (0.01, 5.0)
 AGREEMENT = 0.9
 """Share of matches it must then agree with."""
 
-CONVINCING = 0.98
+CONVINCING = 0.99
 """Share of matches with which an estimate of all frames is taken without trying further starts."""
 
 REFINEMENTS = 3

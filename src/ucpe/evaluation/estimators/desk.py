@@ -193,7 +193,7 @@ def save_weights(
         for key, value in network.state_dict().items()
     }
     temporary = path.with_suffix(".tmp")
-    save_file(tensors, temporary, {"floors": json.dumps(floors), "training": json.dumps(training)})
+    save_file(tensors, temporary, {"ucpe": json.dumps({"floors": floors, "training": training})})
     os.replace(temporary, path)
     return path
 
@@ -205,7 +205,7 @@ def load_weights(path: Path) -> tuple[DeskCalibrator, DeskMotion, dict[str, Any]
         raise ValueError(f"no desk estimator weights at {path}; train them with ucpe.evaluation.estimators.desk.train")
     networks: dict[str, nn.Module] = {"calibrator": DeskCalibrator(), "motion": DeskMotion()}
     with safe_open(path, "pt") as file:
-        metadata = {name: json.loads(text) for name, text in (file.metadata() or {}).items()}
+        metadata = json.loads((file.metadata() or {})["ucpe"])
         names = list(file.keys())
         for prefix, network in networks.items():
             own = [name for name in names if name.startswith(f"{prefix}.")]
