@@ -38,7 +38,7 @@ STYLE = """
   --panel: #1f2124; --commanded: #59b3d0; --estimated: #f0808c; --first: #2b5a37; --second: #3f5330; --third: #57502a;
   --quote: #26282b; } }
 * { box-sizing: border-box; }
-body { margin: 0 auto; padding: 2.2rem 1.4rem 5rem; max-width: 1240px; background: var(--paper); color: var(--ink);
+body { margin: 0 auto; padding: 2.2rem 1.4rem 5rem; background: var(--paper); color: var(--ink);
   font: 16px/1.55 system-ui, sans-serif; }
 h1 { font-size: 1.7rem; margin: 0 0 .2rem; } h2 { font-size: 1.2rem; margin: 2.6rem 0 .7rem; }
 p { margin: .5rem 0; max-width: 76ch; } .soft { color: var(--soft); }
@@ -96,12 +96,13 @@ def page(results: dict[str, Any], table: Table, output: Path, jobs: Mapping[str,
     return document(title, "\n".join(sections))
 
 
-def document(title: str, body: str) -> str:
+def document(title: str, body: str, width: str = "1240px") -> str:
     """A whole page without anything from elsewhere."""
     return (
         "<!doctype html>\n<html lang='en'><head><meta charset='utf-8'>"
         "<meta name='viewport' content='width=device-width, initial-scale=1'>"
-        f"<title>{html.escape(title)}</title><style>{STYLE}</style></head><body>\n{body}\n</body></html>\n"
+        f"<title>{html.escape(title)}</title><style>{STYLE}</style></head>"
+        f"<body style='max-width: {width}'>\n{body}\n</body></html>\n"
     )
 
 

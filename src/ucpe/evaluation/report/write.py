@@ -52,7 +52,8 @@ def compare_runs(
     table = comparison(everything, quote, against)
     body = f"<h1>Camera control, side by side</h1>{table_html(table)}"
     body += "".join(f"<p class='soft'>{html.escape(note)}</p>" for note in table.notes)
-    return _write(Path(output), table, document("Camera control, side by side", body), "compare", "compare.html")
+    text = document("Camera control, side by side", body, width="1700px")
+    return _write(Path(output), table, text, "compare", "compare.html")
 
 
 def comparison(everything: Sequence[dict[str, Any]], quote: Sequence[str] = (), against: str = "commanded") -> Table:
