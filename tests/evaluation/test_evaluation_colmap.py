@@ -2,12 +2,13 @@ import numpy as np
 import pytest
 import torch
 
-from ucpe.evaluation.estimators.base import Clip, EstimationFailure
+from ucpe.evaluation.estimators.base import Clip, EstimationFailure, PoseEstimate
 from ucpe.evaluation.estimators.colmap import (
     ColmapEstimator,
     ColmapSettings,
     PairMatches,
     epipolar_distance,
+    explains_the_rest,
     fit_rotation,
     prefers_rotation,
 )
@@ -62,6 +63,9 @@ def test_moving_and_turning_are_told_apart():
         pair = PairMatches(0, 1, before, after, essential, np.zeros((len(before), 2), int))
         fits = {(0, 1): fit_rotation(before, after, 3e-3, generator)}
         assert prefers_rotation([pair], fits, 1e-3) is turns
+        moved = np.linalg.inv(np.block([[rotation, shift[:, None]], [np.zeros((1, 3)), np.ones((1, 1))]]))
+        map_of_it = PoseEstimate(torch.from_numpy(np.stack([np.eye(4), moved])), np.arange(2))
+        assert explains_the_rest(map_of_it, [pair], fits, 1e-3) is not turns
         if not turns:
             assert np.median(epipolar_distance(essential, before, after)) < 2e-3
 

@@ -21,7 +21,6 @@ import torch
 
 from ucpe.evaluation.estimators.base import Clip, EstimationFailure, PoseEstimate
 from ucpe.evaluation.estimators.known_rotation import average_rotations, build_tracks, solve_structure
-from ucpe.evaluation.pose_metrics import displacement
 from ucpe.evaluation.rectification import LARGEST_XFOV, rectify_video
 from ucpe.lenses import Lens, Pinhole
 
@@ -31,11 +30,9 @@ MATCH_PIXELS = 0.6
 INLIER_PIXELS = 1.5
 """How far a match may lie from where a motion puts it."""
 
-PARALLAX = (0.01, 5.0)
-"""Displacement, in near-plane depths of the view, that a map must show to be believed where a rotation fits as well."""
-
-AGREEMENT = 0.9
-"""Share of matches it must then agree with."""
+UNEXPLAINED_PIXELS, UNEXPLAINED_SHARE, EXPLAINED = 3.0, 0.02, 0.8
+"""Where a rotation fits as well, a map is believed only if matches that are at least this far from where the rotation
+puts them are at least this share of all, and the map explains at least this share of those."""
 
 CONVINCING = 0.99
 """Share of matches with which an estimate of all frames is taken without trying further starts."""
@@ -142,7 +139,7 @@ class ColmapEstimator:
             if _quality(best) >= (frames, CONVINCING):
                 break
         if turned is not None:
-            return best if best is not None and _shows_parallax(best, turned) else turned
+            return best if best is not None and explains_the_rest(best, pairs, fits, pixel) else turned
         if best is None:
             raise EstimationFailure("no initial pair could be triangulated from any start")
         return best
@@ -261,11 +258,20 @@ def _quality(estimate: PoseEstimate) -> tuple[int, float]:
     return len(estimate.frames), estimate.details["agreement"]
 
 
-def _shows_parallax(mapped: PoseEstimate, turned: PoseEstimate) -> bool:
-    """Whether a map may be believed although a rotation fits the matches as well."""
-    parallax = displacement(mapped.c2w) / (mapped.near_depth or np.inf)
-    agrees = mapped.details["agreement"] >= AGREEMENT and len(mapped.frames) >= len(turned.frames)
-    return agrees and PARALLAX[0] < parallax < PARALLAX[1]
+def explains_the_rest(
+    mapped: PoseEstimate,
+    pairs: list[PairMatches],
+    fits: dict[tuple[int, int], tuple[np.ndarray, float]],
+    pixel: float,
+) -> bool:
+    """Whether a map explains the matches that rotations leave over, which noise and wrong matches do not allow."""
+    left = []
+    for pair in pairs:
+        rotation, _ = fits[pair.first, pair.second]
+        far = np.linalg.norm(pair.before @ rotation.T - pair.after, axis=1) > UNEXPLAINED_PIXELS * pixel
+        left.append(pair._replace(before=pair.before[far], after=pair.after[far]))
+    share = sum(len(pair.before) for pair in left) / sum(len(pair.before) for pair in pairs)
+    return share >= UNEXPLAINED_SHARE and epipolar_agreement(mapped, left, INLIER_PIXELS * pixel) >= EXPLAINED
 
 
 def _poses(reconstruction: Any, seed: int) -> PoseEstimate:

@@ -37,9 +37,9 @@ MIRROR = (-1.0, 1.0, 1.0)
 class DeskTraining:
     """How long and on how much the desk estimators train."""
 
-    shards: int = 32
+    shards: int = 8
     """Training shards of 256 clips, rendered where they are missing."""
-    calibrator_steps: int = 2200
+    calibrator_steps: int = 3600
     motion_steps: int = 1500
     batch: int = 64
     learning_rate: float = 2e-3

@@ -1,3 +1,0 @@
-"""Moved to `ucpe.video`, which every room may import."""
-
-from ucpe.video import *  # noqa: F403
