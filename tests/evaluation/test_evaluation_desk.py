@@ -101,10 +101,10 @@ def test_perfect_videos_score_near_the_floor():
 def test_weights_are_small_and_carry_their_floors():
     assert desk.WEIGHTS.stat().st_size < 1_500_000
     _, _, metadata = desk.load_weights(desk.WEIGHTS)
-    assert metadata["floors"]["calibration"]["PitchErr"] < 1.6
-    assert metadata["floors"]["calibration"]["RollErr"] < 1.5
-    assert metadata["floors"]["calibration"]["XFoVErr"] < 8
-    assert metadata["floors"]["pose"]["RotErr"] < 1.5
+    assert metadata["floors"]["calibration"]["PitchErr"] < 1.3
+    assert metadata["floors"]["calibration"]["RollErr"] < 1.0
+    assert metadata["floors"]["calibration"]["XFoVErr"] < 6.5
+    assert metadata["floors"]["pose"]["RotErr"] < 0.8
     assert "desk model only" in desk.DeskMotionEstimator().describe()["note"]
 
 

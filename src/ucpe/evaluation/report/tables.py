@@ -134,7 +134,7 @@ def rows_of_quotes(quotes: Sequence[QuotedRow]) -> list[TableRow]:
             {name: Cell(value) for name, value in row.metrics.items() if name != "frames"},
             row.group,
             row.table,
-            row.parameters or "",
+            f"{row.parameters} parameters" if row.parameters else "",
             comparable=f"quoted {row.table} {row.group}",
         )
         for row in quotes
