@@ -114,7 +114,7 @@ def test_two_processes_get_the_loss_of_one(tiny_recipe, t2v, clip_folder, tmp_pa
     assert run_processes(whole_run, 2, recipe, clip_folder, tmp_path / "two") == [0, 0]
     assert (tmp_path / "two/adapter/config.json").is_file()
     for one, two in zip(curve(tmp_path / "one"), curve(tmp_path / "two"), strict=True):
-        assert two == pytest.approx(one, rel=1e-4)
+        assert two == pytest.approx(one, rel=1e-3)
     one, two = (load_checkpoint(tmp_path / name / "checkpoints") for name in ("one", "two"))
     for name, value in one.tensors.items():
         torch.testing.assert_close(two.tensors[name], value, atol=2e-3, rtol=1e-2)  # Adam amplifies rounding
