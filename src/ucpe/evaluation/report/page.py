@@ -127,8 +127,8 @@ def table_html(table: Table) -> str:
         cells = "".join(_cell(row, column, places.get((index, column.metric))) for column in columns)
         rows.append(f"<tr class='{kind}'><td>{html.escape(row.label)}</td>{cells}<td>{html.escape(row.note)}</td></tr>")
     return (
-        f"<div class='scroll'><table><thead><tr><th></th>{head}<th></th></tr><tr><th>Method</th>{titles}<th>Videos</th></tr>"
-        f"</thead><tbody>{''.join(rows)}</tbody></table></div>"
+        f"<div class='scroll'><table><thead><tr><th></th>{head}<th></th></tr>"
+        f"<tr><th>Method</th>{titles}<th>Videos</th></tr></thead><tbody>{''.join(rows)}</tbody></table></div>"
     )
 
 
