@@ -1,0 +1,431 @@
+"""Camera motion of 360 degree footage: panoramic structure from motion on keyframes, then localisation of every frame.
+
+Keyframes are mapped by pycolmap with its EQUIRECTANGULAR camera; all other frames are placed against that map, and
+everything is adjusted together. Where no map places a frame, tracking is lost and the footage is split.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+
+SEAM = 32
+"""Pixels repeated beyond the left and right border, so that features on the seam are found."""
+
+PARALLAX_PERCENTILE = 75
+"""Percentile of what a rotation leaves of the matches' motion that counts as the parallax of two frames: people who
+walk past a standing camera move fewer matches than this."""
+
+
+@dataclass(frozen=True)
+class Track:
+    """Poses of frames start, ..., stop - 1 in one world of any scale; x right, y down, z forward.
+
+    The centre of an equirectangular frame looks along +z. A camera that only turns has one and the same position in
+    all frames, exactly.
+    """
+
+    start: int
+    stop: int
+    c2w: np.ndarray  # (stop - start, 4, 4) float64
+    error: float
+    """Mean distance in degrees between features and where the map puts them."""
+
+    @property
+    def moves(self) -> bool:
+        """Whether the camera changes its position."""
+        return bool((self.c2w[:, :3, 3] != self.c2w[0, :3, 3]).any())
+
+
+class PoseTracker(Protocol):
+    """Finds the camera motion of panoramic footage."""
+
+    def track(self, frames: np.ndarray, seed: int = 0) -> list[Track]:
+        """Tracks, in order and without overlap, of equirectangular frames (N, H, W, 3) uint8; none where it is lost."""
+
+
+@dataclass(frozen=True)
+class SphericalMapper:
+    """Panoramic structure from motion with pycolmap; distances are in pixels of a panorama `width` wide."""
+
+    width: int = 1280
+    """Wider frames are reduced to this."""
+    keyframe_spacing: int = 5
+    """Frames from one keyframe to the next."""
+    overlap: int = 3
+    """Keyframes ahead that each keyframe is matched with; further ones at powers of two."""
+    neighbours: int = 2
+    """Keyframes before and after a frame that it is localised against."""
+    features: int = 2000
+    """Most features of a frame."""
+    ratio: float = 0.8
+    """Largest ratio between the distances of a match and of the second best."""
+    inlier_distance: float = 3.0
+    """How far a feature may lie from where a motion puts it."""
+    minimum_inliers: int = 30
+    """Fewest agreeing matches of two keyframes, and of a frame with the map."""
+    minimum_parallax: float = 1.5
+    """Parallax below which the camera counts as only turning."""
+    minimum_frames: int = 2
+    """Shorter tracks are dropped."""
+    refine: bool = True
+    """Adjust all frames and the map together at the end."""
+
+    def track(self, frames: np.ndarray, seed: int = 0) -> list[Track]:
+        """Tracks of equirectangular frames (N, H, W, 3) uint8; the same seed gives the same tracks."""
+        frames = check_frames(frames)
+        colmap = _load_pycolmap()
+        seen = [self._detect(frame) for frame in frames]
+        width = min(self.width, frames.shape[2])
+        height = round(frames.shape[1] * width / frames.shape[2])
+        camera = colmap.Camera.create_from_model_name(1, "EQUIRECTANGULAR", 1.0, width, height)
+        job = _Job(self, colmap, camera, seen, seed)
+        placed: dict[int, _Placed] = {}
+        for group, component in enumerate(job.components()):
+            if job.parallax(component) < self.minimum_parallax:
+                placed |= job.turn(component, group)
+            else:
+                placed |= job.map(component, group)
+        return _split(placed, self.minimum_frames)
+
+    def _detect(self, frame: np.ndarray) -> Features:
+        """SIFT features of a frame, on the working size and across the seam."""
+        import cv2
+
+        grey = cv2.cvtColor(frame, cv2.COLOR_RGB2GRAY)
+        if grey.shape[1] > self.width:
+            size = (self.width, round(grey.shape[0] * self.width / grey.shape[1]))
+            grey = cv2.resize(grey, size, interpolation=cv2.INTER_AREA)
+        width = grey.shape[1]
+        padded = np.pad(grey, ((0, 0), (SEAM, SEAM)), mode="wrap")
+        found, descriptors = cv2.SIFT_create(self.features, contrastThreshold=0.02).detectAndCompute(padded, None)
+        if not found:
+            return Features(np.zeros((0, 2)), np.zeros((0, 128), np.uint8))
+        pixels = np.array([point.pt for point in found], np.float64) + [0.5 - SEAM, 0.5]
+        inside = (pixels[:, 0] >= 0) & (pixels[:, 0] < width)
+        return Features(pixels[inside], descriptors[inside].astype(np.uint8))
+
+
+class Features(NamedTuple):
+    """What was found in a frame."""
+
+    pixels: np.ndarray  # (M, 2), the centre of the first pixel at (0.5, 0.5)
+    descriptors: np.ndarray  # (M, 128) uint8
+
+
+class _Placed(NamedTuple):
+    """Pose of a frame in the world of a map."""
+
+    world: tuple[int, int]
+    c2w: np.ndarray  # (4, 4)
+    error: float  # degrees
+
+
+Matches = dict[tuple[int, int], np.ndarray]
+"""Feature numbers (M, 2) of matches by pairs of frames."""
+
+
+@dataclass
+class _Job:
+    """One clip on its way through the steps."""
+
+    options: SphericalMapper
+    colmap: Any
+    camera: Any
+    seen: list[Features]
+    seed: int
+    rays: list[np.ndarray] = field(init=False)
+    keyframes: list[int] = field(init=False)
+    matches: Matches = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.rays = [self.camera.cam_ray_from_img(features.pixels) for features in self.seen]
+        last = len(self.seen) - 1
+        self.keyframes = sorted({*range(0, last, self.options.keyframe_spacing), last})
+        self.matches = {}
+        for first, second in self._pairs():
+            matches = self._verified(first, second)
+            if len(matches) >= self.options.minimum_inliers:
+                self.matches[first, second] = matches
+
+    @property
+    def pixel(self) -> float:
+        """Radians between neighbouring pixels on the equator."""
+        return 2 * np.pi / self.camera.width
+
+    def components(self) -> list[list[int]]:
+        """Groups of two or more keyframes that are connected by matches."""
+        group = {frame: frame for frame in self.keyframes}
+        for first, second in self.matches:
+            old, new = group[second], group[first]
+            group = {frame: new if name == old else name for frame, name in group.items()}
+        found: dict[int, list[int]] = {}
+        for frame in self.keyframes:
+            found.setdefault(group[frame], []).append(frame)
+        return [frames for frames in found.values() if len(frames) > 1]
+
+    def parallax(self, component: list[int]) -> float:
+        """Largest parallax in pixels between two keyframes of a component."""
+        found = 0.0
+        for (first, second), matches in self.matches.items():
+            if first in component:
+                before, after = self.rays[first][matches[:, 0]], self.rays[second][matches[:, 1]]
+                left = np.linalg.norm(before @ fit_rotation(before, after).T - after, axis=1)
+                found = max(found, float(np.percentile(left, PARALLAX_PERCENTILE)) / self.pixel)
+        return found
+
+    def turn(self, component: list[int], group: int) -> dict[int, _Placed]:
+        """Poses of a camera that only turns, each frame chained to the keyframe it shares most matches with."""
+        turned = {component[0]: (np.eye(3), 0.0)}
+        rest = [frame for frame in component[1:]]
+        rest += [frame for frame in range(len(self.seen)) if frame not in component]
+        for frame in rest:
+            near = [keyframe for keyframe in self._neighbours(frame) if keyframe in turned and keyframe in component]
+            linked = {key: self._matched(key, frame) for key in near}
+            linked = {key: matches for key, matches in linked.items() if len(matches) >= self.options.minimum_inliers}
+            if not linked:
+                continue
+            key = max(linked, key=lambda name: len(linked[name]))
+            before, after = self.rays[key][linked[key][:, 0]], self.rays[frame][linked[key][:, 1]]
+            rotation = fit_rotation(before, after)
+            left = np.linalg.norm(before @ rotation.T - after, axis=1)
+            agreeing = left < self.options.inlier_distance * self.pixel
+            if agreeing.sum() >= self.options.minimum_inliers:
+                turned[frame] = (turned[key][0] @ rotation.T, float(np.degrees(left[agreeing].mean())))
+        poses = {}
+        for frame, (rotation, error) in turned.items():
+            c2w = np.eye(4)
+            c2w[:3, :3] = rotation
+            poses[frame] = _Placed((group, 0), c2w, error)
+        return poses
+
+    def map(self, component: list[int], group: int) -> dict[int, _Placed]:
+        """Poses of all frames that can be placed in the maps of a component."""
+        placed: dict[int, _Placed] = {}
+        for number, reconstruction in enumerate(self._mapped(component)):
+            self._localise(reconstruction)
+            if self.options.refine:
+                self._adjust(reconstruction)
+            reconstruction.update_point_3d_errors()
+            for frame, pose in _poses(reconstruction, (group, number), self.pixel).items():
+                if frame not in placed or pose.error < placed[frame].error:
+                    placed[frame] = pose
+        return placed
+
+    def _mapped(self, component: list[int]) -> list[Any]:
+        """Reconstructions of the keyframes of a component, the largest first."""
+        colmap, options = self.colmap, self.options
+        with tempfile.TemporaryDirectory(prefix="ucpe-curation-") as folder, _quiet(colmap):
+            path = Path(folder) / "matches.db"
+            with colmap.Database.open(path) as database:
+                database.write_camera(self.camera, use_camera_id=True)
+                for frame in component:
+                    image = colmap.Image(name=f"{frame:08d}", camera_id=1, image_id=frame + 1)
+                    database.write_image(image, use_image_id=True)
+                    database.write_keypoints(frame + 1, self.seen[frame].pixels.astype(np.float32))
+                for (first, second), matches in self.matches.items():
+                    if first in component:
+                        database.write_matches(first + 1, second + 1, matches)
+                        geometry = colmap.TwoViewGeometry()
+                        geometry.config = colmap.TwoViewGeometryConfiguration.CALIBRATED
+                        geometry.inlier_matches = matches
+                        database.write_two_view_geometry(first + 1, second + 1, geometry)
+            pipeline = colmap.IncrementalPipelineOptions()
+            pipeline.random_seed = pipeline.mapper.random_seed = pipeline.triangulation.random_seed = self.seed
+            pipeline.num_threads = pipeline.mapper.num_threads = 1
+            pipeline.min_model_size, pipeline.extract_colors, pipeline.max_model_overlap = 3, False, 1
+            pipeline.min_num_matches = options.minimum_inliers
+            mapper = pipeline.mapper
+            mapper.init_min_num_inliers = mapper.abs_pose_min_num_inliers = options.minimum_inliers
+            mapper.init_max_error = mapper.abs_pose_max_error = options.inlier_distance
+            mapper.init_min_tri_angle, mapper.init_max_forward_motion = 4.0, 1.0
+            mapper.filter_max_reproj_error = options.inlier_distance
+            mapper.filter_min_tri_angle = pipeline.triangulation.min_angle = 0.5
+            mapper.ba_local_min_tri_angle = 1.0
+            maps = colmap.incremental_mapping(path, folder, folder, pipeline)
+        return sorted(maps.values(), key=lambda found: -found.num_reg_images())
+
+    def _localise(self, reconstruction: Any) -> None:
+        """Place all frames that the map does not hold yet, by the map's points that they share with keyframes."""
+        colmap, options = self.colmap, self.options
+        points = {}
+        for image in reconstruction.images.values():
+            if image.has_pose:
+                points[image.image_id - 1] = np.array(
+                    [point.point3D_id if point.has_point3D() else -1 for point in image.points2D], np.int64
+                )
+        estimation, refinement = colmap.AbsolutePoseEstimationOptions(), colmap.AbsolutePoseRefinementOptions()
+        estimation.ransac.random_seed, estimation.ransac.max_error = self.seed, options.inlier_distance
+        for frame in range(len(self.seen)):
+            if frame in points:
+                continue
+            links = []
+            for keyframe in self._neighbours(frame):
+                if keyframe in points:
+                    known, feature = self._matched(keyframe, frame).T
+                    links.append(np.stack([feature, points[keyframe][known]], 1))
+            linked = np.unique(np.concatenate([np.zeros((0, 2), np.int64), *links]), axis=0)
+            linked = linked[linked[:, 1] >= 0]
+            if len(linked) < options.minimum_inliers:
+                continue
+            pixels = self.seen[frame].pixels[linked[:, 0]]
+            places = np.array([reconstruction.points3D[point].xyz for point in linked[:, 1]])
+            found = colmap.estimate_and_refine_absolute_pose(pixels, places, self.camera, estimation, refinement)
+            if found is None or found["num_inliers"] < options.minimum_inliers:
+                continue
+            _add_frame(colmap, reconstruction, frame, self.seen[frame], found["cam_from_world"])
+            used: set[int] = set()
+            for feature, point in linked[found["inlier_mask"]].tolist():
+                if feature not in used:
+                    reconstruction.add_observation(point, colmap.TrackElement(frame + 1, feature))
+                    used.add(feature)
+
+    def _adjust(self, reconstruction: Any) -> None:
+        """Adjust all poses and points together."""
+        colmap = self.colmap
+        adjustment = colmap.BundleAdjustmentOptions()
+        adjustment.print_summary = False
+        adjustment.ceres.loss_function_type = colmap.LossFunctionType.CAUCHY
+        adjustment.ceres.solver_options.num_threads = 1
+        everything = colmap.BundleAdjustmentConfig()
+        for image_id in reconstruction.reg_image_ids():
+            everything.add_image(image_id)
+        everything.fix_gauge(colmap.BundleAdjustmentGauge.TWO_CAMS_FROM_WORLD)
+        with _quiet(colmap):
+            colmap.create_default_bundle_adjuster(adjustment, everything, reconstruction).solve()
+
+    def _pairs(self) -> list[tuple[int, int]]:
+        """Keyframes to be matched with each other."""
+        count = len(self.keyframes)
+        gaps = {*range(1, self.options.overlap + 1), *(2**power for power in range(count.bit_length()))}
+        places = itertools.product(range(count), sorted(gaps))
+        return [(self.keyframes[at], self.keyframes[at + gap]) for at, gap in places if at + gap < count]
+
+    def _neighbours(self, frame: int) -> list[int]:
+        """Keyframes around a frame, without itself."""
+        before = [keyframe for keyframe in self.keyframes if keyframe < frame]
+        after = [keyframe for keyframe in self.keyframes if keyframe > frame]
+        return before[-self.options.neighbours :] + after[: self.options.neighbours]
+
+    def _verified(self, first: int, second: int) -> np.ndarray:
+        """Matches (M, 2) of two frames that agree on one motion."""
+        matches = self._matched(first, second)
+        if len(matches) < self.options.minimum_inliers:
+            return matches[:0]
+        ransac = self.colmap.RANSACOptions()
+        ransac.random_seed, ransac.max_error = self.seed, self.options.inlier_distance
+        ransac.min_num_trials, ransac.max_num_trials, ransac.min_inlier_ratio = 100, 5000, 0.25
+        before, after = self.seen[first].pixels[matches[:, 0]], self.seen[second].pixels[matches[:, 1]]
+        found = self.colmap.estimate_relative_pose(self.camera, before, self.camera, after, ransac)
+        return matches[:0] if found is None else matches[found["inlier_mask"]]
+
+    def _matched(self, first: int, second: int) -> np.ndarray:
+        """Matches (M, 2) of two frames, each the other's best and clearly better than the second best."""
+        return match_features(self.seen[first].descriptors, self.seen[second].descriptors, self.options.ratio)
+
+
+def check_frames(frames: np.ndarray) -> np.ndarray:
+    """The frames, if they are a panorama over time: (N, H, W, 3) uint8 with N of at least 1."""
+    frames = np.asarray(frames)
+    if frames.ndim != 4 or frames.shape[-1] != 3 or frames.dtype != np.uint8 or not all(frames.shape):
+        raise ValueError(f"frames must be (N, H, W, 3) uint8, got {frames.dtype} {frames.shape}")
+    return frames
+
+
+def match_features(
+    first: np.ndarray,  # (M, 128) uint8
+    second: np.ndarray,  # (K, 128) uint8
+    ratio: float,
+) -> np.ndarray:
+    """Numbers (L, 2) of descriptors that are each other's nearest, nearer than `ratio` times the second nearest."""
+    if min(len(first), len(second)) < 2:
+        return np.zeros((0, 2), np.int64)
+    a, b = first.astype(np.float32), second.astype(np.float32)
+    squared = (a * a).sum(1)[:, None] + (b * b).sum(1) - 2 * a @ b.T
+    forward, backward = squared.argmin(1), squared.argmin(0)
+    rows = np.arange(len(a))
+    nearest = squared[rows, forward]
+    squared[rows, forward] = np.inf
+    chosen = (backward[forward] == rows) & (nearest < ratio**2 * squared.min(1))
+    return np.stack([rows[chosen], forward[chosen]], 1)
+
+
+def fit_rotation(
+    before: np.ndarray,  # (M, 3) unit rays
+    after: np.ndarray,  # (M, 3) unit rays
+    rounds: int = 10,
+) -> np.ndarray:
+    """Rotation (3, 3) that turns `before` into `after` with the least sum of distances, so that few outliers matter."""
+    weights = np.ones(len(before))
+    for _ in range(rounds):
+        left, _, right = np.linalg.svd((after * weights[:, None]).T @ before)
+        rotation = left @ np.diag([1, 1, np.linalg.det(left @ right)]) @ right
+        weights = 1 / np.maximum(np.linalg.norm(before @ rotation.T - after, axis=1), 1e-6)
+    return rotation
+
+
+def _add_frame(colmap: Any, reconstruction: Any, frame: int, seen: Features, pose: Any) -> None:
+    image_id = frame + 1
+    if reconstruction.exists_image(image_id):
+        reconstruction.image(image_id).frame.rig_from_world = pose
+        reconstruction.register_frame(reconstruction.image(image_id).frame_id)
+        return
+    points = colmap.Point2DList([colmap.Point2D(pixel) for pixel in seen.pixels])
+    image = colmap.Image(name=f"{frame:08d}", points2D=points, camera_id=1, image_id=image_id)
+    reconstruction.add_image_with_trivial_frame(image, pose)
+
+
+def _poses(reconstruction: Any, world: tuple[int, int], pixel: float) -> dict[int, _Placed]:
+    """Poses of a map by frame number."""
+    errors = {key: point.error for key, point in reconstruction.points3D.items()}
+    found = {}
+    for image in reconstruction.images.values():
+        if image.has_pose:
+            c2w = np.eye(4)
+            c2w[:3] = image.cam_from_world().inverse().matrix()
+            seen = [errors[point.point3D_id] for point in image.points2D if point.has_point3D()]
+            error = float(np.degrees(np.mean(seen) * pixel)) if seen else np.inf
+            found[image.image_id - 1] = _Placed(world, c2w, error)
+    return found
+
+
+def _split(placed: dict[int, _Placed], minimum: int) -> list[Track]:
+    """Tracks of frames that follow each other in one world, each starting at the identity."""
+    tracks = []
+    runs = itertools.groupby(sorted(placed), key=lambda frame, place=itertools.count(): frame - next(place))
+    for _, run in runs:
+        for _, part in itertools.groupby(run, key=lambda frame: placed[frame].world):
+            frames = list(part)
+            if len(frames) >= minimum:
+                c2w = np.stack([placed[frame].c2w for frame in frames])
+                c2w = np.linalg.inv(c2w[0]) @ c2w
+                error = float(np.mean([placed[frame].error for frame in frames]))
+                tracks.append(Track(frames[0], frames[-1] + 1, c2w, error))
+    return tracks
+
+
+def _load_pycolmap() -> Any:
+    try:
+        import pycolmap
+    except ImportError:
+        raise ValueError("poses of panoramas need pycolmap: pip install 'ucpe[colmap]'") from None
+    if "EQUIRECTANGULAR" not in pycolmap.CameraModelId.__members__:
+        raise ValueError(f"pycolmap {pycolmap.__version__} has no EQUIRECTANGULAR camera: pip install -U pycolmap")
+    return pycolmap
+
+
+@contextlib.contextmanager
+def _quiet(colmap: Any) -> Iterator[None]:
+    """Keeps the library's progress lines off the screen."""
+    level, colmap.logging.minloglevel = colmap.logging.minloglevel, colmap.logging.FATAL.value
+    try:
+        yield
+    finally:
+        colmap.logging.minloglevel = level
