@@ -8,10 +8,8 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -19,7 +17,16 @@ import numpy as np
 SEAM = 32
 """Pixels repeated beyond the left and right border, so that features on the seam are found."""
 
-PARALLAX_PERCENTILE = 75
+SMALLEST_ANGLE = 0.5
+"""Degrees between two rays below which their point is not taken into a map."""
+
+SMALLEST_MAP = 3
+"""Fewest keyframes of a map."""
+
+LARGEST_PARALLAX = 10.0
+"""Pixels beyond which more parallax does not make two keyframes a better start of a map."""
+
+PARALLAX_PERCENTILE = 85
 """Percentile of what a rotation leaves of the matches' motion that counts as the parallax of two frames: people who
 walk past a standing camera move fewer matches than this."""
 
@@ -108,7 +115,7 @@ class SphericalMapper:
         found, descriptors = cv2.SIFT_create(self.features, contrastThreshold=0.02).detectAndCompute(padded, None)
         if not found:
             return Features(np.zeros((0, 2)), np.zeros((0, 128), np.uint8))
-        pixels = np.array([point.pt for point in found], np.float64) + [0.5 - SEAM, 0.5]
+        pixels = np.array([point.pt for point in found], np.float64) + np.array([0.5 - SEAM, 0.5])
         inside = (pixels[:, 0] >= 0) & (pixels[:, 0] < width)
         return Features(pixels[inside], descriptors[inside].astype(np.uint8))
 
@@ -128,8 +135,12 @@ class _Placed(NamedTuple):
     error: float  # degrees
 
 
-Matches = dict[tuple[int, int], np.ndarray]
-"""Feature numbers (M, 2) of matches by pairs of frames."""
+class _Motion(NamedTuple):
+    """Motion between two keyframes that their matches agree on."""
+
+    matches: np.ndarray  # (M, 2) feature numbers
+    second_from_first: Any  # pycolmap.Rigid3d
+    parallax: np.ndarray  # (M,) pixels that a rotation leaves unexplained
 
 
 @dataclass
@@ -143,17 +154,14 @@ class _Job:
     seed: int
     rays: list[np.ndarray] = field(init=False)
     keyframes: list[int] = field(init=False)
-    matches: Matches = field(init=False)
+    motions: dict[tuple[int, int], _Motion] = field(init=False)
 
     def __post_init__(self) -> None:
         self.rays = [self.camera.cam_ray_from_img(features.pixels) for features in self.seen]
         last = len(self.seen) - 1
         self.keyframes = sorted({*range(0, last, self.options.keyframe_spacing), last})
-        self.matches = {}
-        for first, second in self._pairs():
-            matches = self._verified(first, second)
-            if len(matches) >= self.options.minimum_inliers:
-                self.matches[first, second] = matches
+        found = {pair: self._motion(*pair) for pair in self._pairs()}
+        self.motions = {pair: motion for pair, motion in found.items() if motion is not None}
 
     @property
     def pixel(self) -> float:
@@ -163,7 +171,7 @@ class _Job:
     def components(self) -> list[list[int]]:
         """Groups of two or more keyframes that are connected by matches."""
         group = {frame: frame for frame in self.keyframes}
-        for first, second in self.matches:
+        for first, second in self.motions:
             old, new = group[second], group[first]
             group = {frame: new if name == old else name for frame, name in group.items()}
         found: dict[int, list[int]] = {}
@@ -173,13 +181,8 @@ class _Job:
 
     def parallax(self, component: list[int]) -> float:
         """Largest parallax in pixels between two keyframes of a component."""
-        found = 0.0
-        for (first, second), matches in self.matches.items():
-            if first in component:
-                before, after = self.rays[first][matches[:, 0]], self.rays[second][matches[:, 1]]
-                left = np.linalg.norm(before @ fit_rotation(before, after).T - after, axis=1)
-                found = max(found, float(np.percentile(left, PARALLAX_PERCENTILE)) / self.pixel)
-        return found
+        motions = [motion for (first, _), motion in self.motions.items() if first in component]
+        return max(float(np.percentile(motion.parallax, PARALLAX_PERCENTILE)) for motion in motions)
 
     def turn(self, component: list[int], group: int) -> dict[int, _Placed]:
         """Poses of a camera that only turns, each frame chained to the keyframe it shares most matches with."""
@@ -219,38 +222,79 @@ class _Job:
                     placed[frame] = pose
         return placed
 
-    def _mapped(self, component: list[int]) -> list[Any]:
-        """Reconstructions of the keyframes of a component, the largest first."""
-        colmap, options = self.colmap, self.options
-        with tempfile.TemporaryDirectory(prefix="ucpe-curation-") as folder, _quiet(colmap):
-            path = Path(folder) / "matches.db"
-            with colmap.Database.open(path) as database:
-                database.write_camera(self.camera, use_camera_id=True)
-                for frame in component:
-                    image = colmap.Image(name=f"{frame:08d}", camera_id=1, image_id=frame + 1)
-                    database.write_image(image, use_image_id=True)
-                    database.write_keypoints(frame + 1, self.seen[frame].pixels.astype(np.float32))
-                for (first, second), matches in self.matches.items():
-                    if first in component:
-                        database.write_matches(first + 1, second + 1, matches)
-                        geometry = colmap.TwoViewGeometry()
-                        geometry.config = colmap.TwoViewGeometryConfiguration.CALIBRATED
-                        geometry.inlier_matches = matches
-                        database.write_two_view_geometry(first + 1, second + 1, geometry)
-            pipeline = colmap.IncrementalPipelineOptions()
-            pipeline.random_seed = pipeline.mapper.random_seed = pipeline.triangulation.random_seed = self.seed
-            pipeline.num_threads = pipeline.mapper.num_threads = 1
-            pipeline.min_model_size, pipeline.extract_colors, pipeline.max_model_overlap = 3, False, 1
-            pipeline.min_num_matches = options.minimum_inliers
-            mapper = pipeline.mapper
-            mapper.init_min_num_inliers = mapper.abs_pose_min_num_inliers = options.minimum_inliers
-            mapper.init_max_error = mapper.abs_pose_max_error = options.inlier_distance
-            mapper.init_min_tri_angle, mapper.init_max_forward_motion = 4.0, 1.0
-            mapper.filter_max_reproj_error = options.inlier_distance
-            mapper.filter_min_tri_angle = pipeline.triangulation.min_angle = 0.5
-            mapper.ba_local_min_tri_angle = 1.0
-            maps = colmap.incremental_mapping(path, folder, folder, pipeline)
-        return sorted(maps.values(), key=lambda found: -found.num_reg_images())
+    def _mapped(self, component: list[int]) -> Iterator[Any]:
+        """Reconstructions of the keyframes of a component; what the first cannot place goes to the next."""
+        colmap, left = self.colmap, set(component)
+        with _quiet(colmap):
+            cache = self._correspondences(component)
+        while pairs := [pair for pair in self.motions if left.issuperset(pair)]:
+            reconstruction = colmap.Reconstruction()
+            with _quiet(colmap):
+                self._grow(colmap.IncrementalMapper(cache), reconstruction, max(pairs, key=self._unexplained), left)
+            placed = {image_id - 1 for image_id in reconstruction.reg_image_ids()}
+            if len(placed) < SMALLEST_MAP:
+                return
+            yield reconstruction
+            left -= placed
+
+    def _correspondences(self, component: list[int]) -> Any:
+        """Features and matches of a component's keyframes, as pycolmap's mapper reads them."""
+        colmap = self.colmap
+        with colmap.Database.open(":memory:") as database:
+            database.write_camera(self.camera, use_camera_id=True)
+            for frame in component:
+                image = colmap.Image(name=f"{frame:08d}", camera_id=1, image_id=frame + 1)
+                database.write_image(image, use_image_id=True)
+                database.write_keypoints(frame + 1, self.seen[frame].pixels.astype(np.float32))
+            for (first, second), motion in self.motions.items():
+                if first in component:
+                    geometry = colmap.TwoViewGeometry()
+                    geometry.config = colmap.TwoViewGeometryConfiguration.CALIBRATED
+                    geometry.inlier_matches = motion.matches
+                    database.write_two_view_geometry(first + 1, second + 1, geometry)
+            return colmap.DatabaseCache.create(database, colmap.DatabaseCacheOptions())
+
+    def _grow(self, mapper: Any, reconstruction: Any, start: tuple[int, int], allowed: set[int]) -> None:
+        """Fill a reconstruction from two keyframes on, one keyframe after the other."""
+        colmap, limits = self.colmap, self.options
+        options, triangulation = colmap.IncrementalMapperOptions(), colmap.IncrementalTriangulatorOptions()
+        options.random_seed = triangulation.random_seed = self.seed
+        options.num_threads = 1
+        options.abs_pose_min_num_inliers = limits.minimum_inliers
+        options.abs_pose_max_error = options.filter_max_reproj_error = limits.inlier_distance
+        options.filter_min_tri_angle = triangulation.min_angle = SMALLEST_ANGLE
+        options.ba_local_min_tri_angle = 2 * SMALLEST_ANGLE
+        adjustment = self._adjustment()
+
+        def refine_all() -> None:
+            mapper.iterative_global_refinement(5, 5e-4, options, adjustment, triangulation)
+
+        mapper.begin_reconstruction(reconstruction)
+        first, second = (frame + 1 for frame in start)
+        mapper.register_initial_image_pair(options, first, second, self.motions[start].second_from_first)
+        for image_id in (first, second):
+            mapper.triangulate_image(triangulation, image_id)
+        if reconstruction.num_points3D() < limits.minimum_inliers:
+            mapper.end_reconstruction(False)
+            return
+        refine_all()
+        while True:
+            following = [name for name in mapper.find_next_images(options, False) if name - 1 in allowed]
+            added = next((name for name in following if mapper.register_next_image(options, name)), None)
+            if added is None:
+                break
+            mapper.triangulate_image(triangulation, added)
+            mapper.iterative_local_refinement(2, 1e-3, options, adjustment, triangulation, added)
+        refine_all()
+        mapper.end_reconstruction(False)
+
+    def _adjustment(self) -> Any:
+        adjustment = self.colmap.BundleAdjustmentOptions()
+        adjustment.print_summary = False
+        adjustment.ceres.loss_function_type = self.colmap.LossFunctionType.CAUCHY
+        solver = adjustment.ceres.solver_options
+        solver.num_threads, solver.max_num_iterations, solver.function_tolerance = 1, 30, 1e-5
+        return adjustment
 
     def _localise(self, reconstruction: Any) -> None:
         """Place all frames that the map does not hold yet, by the map's points that they share with keyframes."""
@@ -290,16 +334,12 @@ class _Job:
     def _adjust(self, reconstruction: Any) -> None:
         """Adjust all poses and points together."""
         colmap = self.colmap
-        adjustment = colmap.BundleAdjustmentOptions()
-        adjustment.print_summary = False
-        adjustment.ceres.loss_function_type = colmap.LossFunctionType.CAUCHY
-        adjustment.ceres.solver_options.num_threads = 1
         everything = colmap.BundleAdjustmentConfig()
         for image_id in reconstruction.reg_image_ids():
             everything.add_image(image_id)
         everything.fix_gauge(colmap.BundleAdjustmentGauge.TWO_CAMS_FROM_WORLD)
         with _quiet(colmap):
-            colmap.create_default_bundle_adjuster(adjustment, everything, reconstruction).solve()
+            colmap.create_default_bundle_adjuster(self._adjustment(), everything, reconstruction).solve()
 
     def _pairs(self) -> list[tuple[int, int]]:
         """Keyframes to be matched with each other."""
@@ -314,17 +354,26 @@ class _Job:
         after = [keyframe for keyframe in self.keyframes if keyframe > frame]
         return before[-self.options.neighbours :] + after[: self.options.neighbours]
 
-    def _verified(self, first: int, second: int) -> np.ndarray:
-        """Matches (M, 2) of two frames that agree on one motion."""
+    def _motion(self, first: int, second: int) -> _Motion | None:
+        """Motion between two keyframes, if enough matches agree."""
         matches = self._matched(first, second)
         if len(matches) < self.options.minimum_inliers:
-            return matches[:0]
+            return None
         ransac = self.colmap.RANSACOptions()
         ransac.random_seed, ransac.max_error = self.seed, self.options.inlier_distance
         ransac.min_num_trials, ransac.max_num_trials, ransac.min_inlier_ratio = 100, 5000, 0.25
-        before, after = self.seen[first].pixels[matches[:, 0]], self.seen[second].pixels[matches[:, 1]]
-        found = self.colmap.estimate_relative_pose(self.camera, before, self.camera, after, ransac)
-        return matches[:0] if found is None else matches[found["inlier_mask"]]
+        pixels = self.seen[first].pixels[matches[:, 0]], self.seen[second].pixels[matches[:, 1]]
+        found = self.colmap.estimate_relative_pose(self.camera, pixels[0], self.camera, pixels[1], ransac)
+        if found is None or found["num_inliers"] < self.options.minimum_inliers:
+            return None
+        matches = matches[found["inlier_mask"]]
+        before, after = self.rays[first][matches[:, 0]], self.rays[second][matches[:, 1]]
+        parallax = np.linalg.norm(before @ fit_rotation(before, after).T - after, axis=1) / self.pixel
+        return _Motion(matches, found["cam2_from_cam1"], parallax)
+
+    def _unexplained(self, pair: tuple[int, int]) -> float:
+        """How much motion of two keyframes' matches a rotation leaves unexplained: the more, the better a start."""
+        return float(np.minimum(self.motions[pair].parallax, LARGEST_PARALLAX).sum())
 
     def _matched(self, first: int, second: int) -> np.ndarray:
         """Matches (M, 2) of two frames, each the other's best and clearly better than the second best."""
@@ -399,15 +448,13 @@ def _poses(reconstruction: Any, world: tuple[int, int], pixel: float) -> dict[in
 def _split(placed: dict[int, _Placed], minimum: int) -> list[Track]:
     """Tracks of frames that follow each other in one world, each starting at the identity."""
     tracks = []
-    runs = itertools.groupby(sorted(placed), key=lambda frame, place=itertools.count(): frame - next(place))
-    for _, run in runs:
-        for _, part in itertools.groupby(run, key=lambda frame: placed[frame].world):
-            frames = list(part)
-            if len(frames) >= minimum:
-                c2w = np.stack([placed[frame].c2w for frame in frames])
-                c2w = np.linalg.inv(c2w[0]) @ c2w
-                error = float(np.mean([placed[frame].error for frame in frames]))
-                tracks.append(Track(frames[0], frames[-1] + 1, c2w, error))
+    places = enumerate(sorted(placed))
+    for _, run in itertools.groupby(places, key=lambda place: (place[1] - place[0], placed[place[1]].world)):
+        frames = [frame for _, frame in run]
+        if len(frames) >= minimum:
+            c2w = np.stack([placed[frame].c2w for frame in frames])
+            error = float(np.mean([placed[frame].error for frame in frames]))
+            tracks.append(Track(frames[0], frames[-1] + 1, np.linalg.inv(c2w[0]) @ c2w, error))
     return tracks
 
 
