@@ -1,0 +1,164 @@
+"""Dense optical flow on the sphere: where everything that a panorama shows is found in another one.
+
+A planar flow sees the panorama twice, with its borders wrapped around: upright for the belt around the equator, and
+turned by a right angle for the polar caps, which are torn apart in the upright one.
+"""
+
+from __future__ import annotations
+
+import functools
+from abc import ABC, abstractmethod
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+
+PADDING = 1 / 8
+"""Share of the width that is repeated beyond the left and the right border."""
+
+BELT = np.pi / 4
+"""Largest latitude in radians at which the upright panorama is used."""
+
+POLES_TO_EQUATOR = np.array([[1.0, 0.0, 0.0], [0.0, 0.0, 1.0], [0.0, -1.0, 0.0]])
+"""Turns down to the front, so that both poles lie on the equator."""
+
+
+class SphereFlow(Protocol):
+    """Dense flow between two panoramas."""
+
+    def __call__(self, first: np.ndarray, second: np.ndarray) -> np.ndarray:
+        """Unit directions (H, W, 3) float32 at which the second shows what each pixel of the first shows.
+
+        Both are equirectangular, (H, W, 3) uint8.
+        """
+
+
+class WrappedFlow(ABC):
+    """Flow on the sphere from flow on the plane."""
+
+    @abstractmethod
+    def plane(self, first: np.ndarray, second: np.ndarray) -> np.ndarray:
+        """Pixels (h, w, 2) by which each pixel moves right and down, between pictures (h, w, 3) uint8."""
+
+    def __call__(self, first: np.ndarray, second: np.ndarray) -> np.ndarray:
+        """Unit directions (H, W, 3) float32 at which the second shows what each pixel of the first shows."""
+        height, width = first.shape[:2]
+        directions = sphere_directions(height, width)
+        upright = self._flow(first, second)
+        turned = self._flow(turn_panorama(first, POLES_TO_EQUATOR), turn_panorama(second, POLES_TO_EQUATOR))
+        turned = sample_panorama(turned, directions @ POLES_TO_EQUATOR.T.astype(np.float32)) @ POLES_TO_EQUATOR
+        belt = np.abs(directions[..., 1:2]) <= np.sin(BELT)
+        return normalise(np.where(belt, upright, turned).astype(np.float32))
+
+    def _flow(self, first: np.ndarray, second: np.ndarray) -> np.ndarray:
+        """Directions (H, W, 3) by the planar flow of one orientation."""
+        height, width = first.shape[:2]
+        pad = round(PADDING * width)
+        wide = [np.pad(picture, ((0, 0), (pad, pad), (0, 0)), mode="wrap") for picture in (first, second)]
+        flow = self.plane(*wide)[:, pad : pad + width]
+        columns, rows = np.meshgrid(np.arange(width) + 0.5, np.arange(height) + 0.5)
+        return directions_of_pixels(columns + flow[..., 0], rows + flow[..., 1], height, width)
+
+
+class DISFlow(WrappedFlow):
+    """OpenCV's dense inverse search; no download, about as good as classical flow gets."""
+
+    def __init__(self) -> None:
+        import cv2
+
+        self.method = cv2.DISOpticalFlow_create(cv2.DISOPTICAL_FLOW_PRESET_MEDIUM)
+
+    def plane(self, first: np.ndarray, second: np.ndarray) -> np.ndarray:
+        """Pixels (h, w, 2) by which each pixel moves right and down, between pictures (h, w, 3) uint8."""
+        import cv2
+
+        grey = [cv2.cvtColor(picture, cv2.COLOR_RGB2GRAY) for picture in (first, second)]
+        return self.method.calc(*grey, None)  # type: ignore[call-overload]
+
+
+class NetworkFlow(WrappedFlow):
+    """A flow network such as PanoFlow or RAFT, exported to an ONNX file.
+
+    Its two inputs are pictures (1, 3, h, w) float32, RGB from 0 to `largest`; its last output is the flow
+    (1, 2, h, w) in pixels. Pictures are extended so that their sides are multiples of `multiple`.
+    """
+
+    def __init__(self, path: str | Path, largest: float = 255.0, multiple: int = 8, threads: int = 1):
+        try:
+            import onnxruntime
+        except ImportError:
+            raise ValueError("a flow network needs ONNX Runtime: pip install onnxruntime") from None
+        if not Path(path).is_file():
+            raise FileNotFoundError(f"no flow network {path}")
+        options = onnxruntime.SessionOptions()
+        options.intra_op_num_threads = threads
+        try:
+            self.session: Any = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+        except Exception as error:
+            raise ValueError(f"{path} is no network that ONNX Runtime can load: {error}") from None
+        self.path, self.largest, self.multiple = Path(path), largest, multiple
+        if len(self.session.get_inputs()) != 2:
+            raise ValueError(f"{path}: a flow network takes two pictures, this one {len(self.session.get_inputs())}")
+
+    def plane(self, first: np.ndarray, second: np.ndarray) -> np.ndarray:
+        """Pixels (h, w, 2) by which each pixel moves right and down, between pictures (h, w, 3) uint8."""
+        height, width = first.shape[:2]
+        more = (-height % self.multiple, -width % self.multiple)
+        inputs = {}
+        for value, picture in zip(self.session.get_inputs(), (first, second), strict=True):
+            whole = np.pad(picture, ((0, more[0]), (0, more[1]), (0, 0)), mode="edge")
+            inputs[value.name] = np.moveaxis(whole, -1, 0)[None].astype(np.float32) * (self.largest / 255)
+        flow = np.asarray(self.session.run(None, inputs)[-1])
+        expected = (1, 2, height + more[0], width + more[1])
+        if flow.shape != expected:
+            raise ValueError(f"{self.path}: expected a flow of shape {expected} as last output, got {flow.shape}")
+        return np.moveaxis(flow[0], 0, -1)[:height, :width]
+
+
+@functools.lru_cache(maxsize=8)
+def sphere_directions(height: int, width: int) -> np.ndarray:
+    """Unit directions (H, W, 3) float32 of the pixels of an equirectangular panorama; its centre is +z."""
+    columns, rows = np.meshgrid(np.arange(width) + 0.5, np.arange(height) + 0.5)
+    directions = directions_of_pixels(columns, rows, height, width)
+    directions.setflags(write=False)
+    return directions
+
+
+def directions_of_pixels(columns: np.ndarray, rows: np.ndarray, height: int, width: int) -> np.ndarray:
+    """Unit directions (..., 3) float32 of pixels (...) of a panorama, which may lie beyond its borders."""
+    longitude, latitude = (columns / width - 0.5) * 2 * np.pi, (rows / height - 0.5) * np.pi
+    flat = np.cos(latitude)
+    return np.stack([flat * np.sin(longitude), np.sin(latitude), flat * np.cos(longitude)], -1).astype(np.float32)
+
+
+def sample_panorama(
+    picture: np.ndarray,  # (H, W, C) uint8 or float32
+    directions: np.ndarray,  # (H, W, 3) unit
+    smooth: bool = False,
+) -> np.ndarray:
+    """What a panorama shows in given directions (H, W, C): bilinear, or bicubic if `smooth`."""
+    import cv2
+
+    height, width = picture.shape[:2]
+    x, y, z = np.moveaxis(directions, -1, 0)
+    columns = (np.arctan2(x, z) / (2 * np.pi) + 0.5) * width + 1.5
+    rows = (np.arcsin(np.clip(y, -1, 1)) / np.pi + 0.5) * height + 1.5
+    over = [np.roll(row, width // 2, axis=1) for row in (picture[1::-1], picture[:-3:-1])]
+    tall = np.concatenate([over[0], picture, over[1]])
+    wide = np.pad(tall, ((0, 0), (2, 2), (0, 0)), mode="wrap")
+    method = cv2.INTER_CUBIC if smooth else cv2.INTER_LINEAR
+    return cv2.remap(wide, columns.astype(np.float32), rows.astype(np.float32), method)
+
+
+def turn_panorama(
+    picture: np.ndarray,  # (H, W, 3) uint8
+    rotation: np.ndarray,  # (3, 3)
+) -> np.ndarray:
+    """The panorama (H, W, 3) of a camera turned so that direction d becomes rotation @ d."""
+    directions = sphere_directions(*picture.shape[:2]) @ rotation.astype(np.float32)
+    return sample_panorama(picture, directions, smooth=True)
+
+
+def normalise(vectors: np.ndarray) -> np.ndarray:
+    """Vectors (..., 3) at length 1."""
+    return vectors / np.maximum(np.linalg.norm(vectors, axis=-1, keepdims=True), 1e-12)
