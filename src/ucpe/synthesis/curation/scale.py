@@ -35,9 +35,9 @@ class DepthOptions:
     """Wider frames are reduced to this."""
     samples: int = 16
     """Frames of a clip that are measured, evenly spaced."""
-    baseline: float = 0.1
+    baseline: float = 0.15
     """Distance of compared frames that is aimed at, in near-plane depths."""
-    smallest_parallax: float = 1.0
+    smallest_parallax: float = 0.75
     """Pixels that a reliable pixel moves at least because the camera moves."""
     epipole: float = 10.0
     """Degrees around the direction of motion, and its opposite, that are left out: nothing moves there."""
