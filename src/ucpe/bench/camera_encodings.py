@@ -1,0 +1,346 @@
+"""The contestants of the novel view benchmark: what each tells the model about cameras, and where.
+
+A contestant is a subclass of `CameraEncoding`; yours takes part by `--encoding my_module:MyEncoding`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import inspect
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+
+from ucpe.encodings import Operator, camera_attention, camera_operator, lat_up_map, plucker_rays, raw_parameters
+from ucpe.encodings.frames import Frame
+from ucpe.encodings.operators import Encoding
+from ucpe.lenses import UCM, Lens, Pinhole
+
+Anchor = Literal["gravity", "camera"]
+
+
+@dataclass(frozen=True)
+class ModelShape:
+    """Sizes of the benchmark's transformer."""
+
+    views: int = 3
+    rows: int = 6
+    columns: int = 6
+    """Tokens of a view."""
+    patch: int = 8
+    """Pixels along each side of a token."""
+    width: int = 96
+    layers: int = 4
+    heads: int = 3
+
+    @property
+    def head_dim(self) -> int:
+        """Channels of a head."""
+        return self.width // self.heads
+
+    @property
+    def tokens(self) -> int:
+        """Tokens of all views."""
+        return self.views * self.rows * self.columns
+
+
+class CameraEncoding(nn.Module):
+    """A way to tell a transformer about cameras; this one says nothing. Override what you need.
+
+    The benchmark calls `describe` once per clip and hands the result, indexed by clip, to `add` and `attend` of every
+    layer. Tokens are view-major, then rows, then columns. Additive layers should start at zero.
+    """
+
+    anchor: Anchor = "gravity"
+    """World frame of the poses given to `describe` where frames are anchored: that of the first view ("camera"), or
+    upright at its position and heading ("gravity")."""
+
+    def __init__(self, shape: ModelShape):
+        super().__init__()
+        self.shape = shape
+        self.identity = self._camera_operator("gta", Pinhole(xfov=90), torch.eye(4).repeat(shape.views, 1, 1))
+
+    def describe(
+        self,
+        lens: Lens,  # batch shape (B, views) or ()
+        c2w: Tensor,  # (B, views, 4, 4)
+    ) -> dict[str, Tensor]:
+        """What `add` and `attend` need of these cameras: tensors whose first dimension is the clip."""
+        return {}
+
+    def add(
+        self,
+        layer: int,
+        tokens: Tensor,  # (B, tokens, width)
+        description: dict[str, Tensor],
+    ) -> Tensor:
+        """Input (B, tokens, width) of a layer."""
+        return tokens
+
+    def operator(self, description: dict[str, Tensor]) -> Operator:
+        """Operator of attention; without cameras it is RoPE on half of a head."""
+        return self.identity
+
+    def attend(
+        self,
+        layer: int,
+        query: Tensor,  # (B, heads, tokens, head_dim)
+        key: Tensor,  # (B, heads, tokens, head_dim)
+        value: Tensor,  # (B, heads, tokens, head_dim)
+        description: dict[str, Tensor],
+        mask: Tensor,  # (B, 1, 1, tokens) bool, False for keys that see nothing
+    ) -> Tensor:
+        """Attention output (B, heads, tokens, head_dim) of a layer."""
+        return camera_attention(query, key, value, self.operator(description), attention_mask=mask, mask_invalid=False)
+
+    def _camera_operator(self, encoding: Encoding, lens: Lens, c2w: Tensor, frame: Frame = "paper") -> Operator:
+        shape = self.shape
+        return camera_operator(
+            encoding,
+            lens,
+            c2w,
+            shape.rows,
+            shape.columns,
+            shape.head_dim,
+            frame=frame,
+            dtype=torch.get_default_dtype(),
+        )
+
+
+class AdditiveEncoding(CameraEncoding):
+    """Features of every token through one zero-initialised linear layer per block, added to its input."""
+
+    def __init__(self, shape: ModelShape, channels: int):
+        super().__init__(shape)
+        self.projections = nn.ModuleList(nn.Linear(channels, shape.width) for _ in range(shape.layers))
+        for parameter in self.projections.parameters():
+            nn.init.zeros_(parameter)
+
+    def features(self, lens: Lens, c2w: Tensor) -> Tensor:
+        """Features (B, tokens or views, channels)."""
+        raise NotImplementedError
+
+    def describe(self, lens: Lens, c2w: Tensor) -> dict[str, Tensor]:
+        """The features."""
+        return {"features": self.features(lens, c2w)}
+
+    def add(self, layer: int, tokens: Tensor, description: dict[str, Tensor]) -> Tensor:
+        """Tokens plus their projected features."""
+        added = self.projections[layer](description["features"])
+        repeats = tokens.shape[1] // added.shape[1]
+        return tokens + (added if repeats == 1 else added.repeat_interleave(repeats, dim=1))
+
+
+class RawParameters(AdditiveEncoding):
+    """Pose, field of view and xi of each view, as numbers; the nearest UCM of a lens that is none."""
+
+    def __init__(self, shape: ModelShape):
+        super().__init__(shape, channels=14)
+
+    def features(self, lens: Lens, c2w: Tensor) -> Tensor:
+        """Camera parameters (B, views, 14)."""
+        size = (self.shape.rows * self.shape.patch, self.shape.columns * self.shape.patch)
+        lens = lens if isinstance(lens, UCM | Pinhole) else lens.fit(UCM, *size).lens
+        return raw_parameters(lens, c2w, *size, dtype=torch.get_default_dtype())
+
+
+class PluckerTokens(AdditiveEncoding):
+    """Plücker coordinates of the ray through the centre of each token."""
+
+    def __init__(self, shape: ModelShape):
+        super().__init__(shape, channels=6)
+
+    def features(self, lens: Lens, c2w: Tensor) -> Tensor:
+        """Plücker coordinates (B, tokens, 6)."""
+        rays = plucker_rays(lens, c2w, self.shape.rows, self.shape.columns, dtype=torch.get_default_dtype())
+        return rays.flatten(1, 3)
+
+
+class PluckerPixels(AdditiveEncoding):
+    """Plücker coordinates of the rays through every pixel of each token."""
+
+    def __init__(self, shape: ModelShape):
+        super().__init__(shape, channels=6 * shape.patch**2)
+
+    def features(self, lens: Lens, c2w: Tensor) -> Tensor:
+        """Plücker coordinates (B, tokens, 6 patch²)."""
+        shape = self.shape
+        size = (shape.rows * shape.patch, shape.columns * shape.patch)
+        rays = plucker_rays(lens, c2w, *size, dtype=torch.get_default_dtype())
+        rays = rays.unflatten(3, (shape.columns, shape.patch)).unflatten(2, (shape.rows, shape.patch))
+        return rays.transpose(3, 4).flatten(4).flatten(1, 3)
+
+
+class RelativeEncoding(CameraEncoding):
+    """Camera blocks on half of every head: D^T on queries, D^-1 on keys and values, D on outputs."""
+
+    encoding: Encoding
+    frame: Frame = "paper"
+    transforms_value = True
+
+    def describe(self, lens: Lens, c2w: Tensor) -> dict[str, Tensor]:
+        """The blocks of D and their inverses (B, tokens or views, 4, 4)."""
+        built = self._camera_operator(self.encoding, lens, c2w, self.frame)
+        return {"blocks": built.blocks, "inverse": built.inverse}
+
+    def operator(self, description: dict[str, Tensor]) -> Operator:
+        """Operator with these blocks."""
+        blocks, inverse = description["blocks"], description["inverse"]
+        return Operator(
+            blocks,
+            inverse,
+            head_dim=self.shape.head_dim,
+            tokens_per_block=self.shape.tokens // blocks.shape[-3],
+            cosine=self.identity.cosine,
+            sine=self.identity.sine,
+            transforms_value=self.transforms_value,
+        )
+
+
+class GTA(RelativeEncoding):
+    """The pose of each view, on queries, keys, values and outputs."""
+
+    encoding = "gta"
+
+
+class CaPE(RelativeEncoding):
+    """The pose of each view, on queries and keys."""
+
+    encoding = "cape"
+    transforms_value = False
+
+
+class PRoPE(RelativeEncoding):
+    """Pose and intrinsics of each view; of a lens that is no pinhole, those of the pinhole it is on its axis."""
+
+    encoding = "prope"
+
+    def describe(self, lens: Lens, c2w: Tensor) -> dict[str, Tensor]:
+        """The blocks of D and their inverses (B, views, 4, 4)."""
+        size = (self.shape.rows, self.shape.columns)
+        focal = lens.intrinsics(*size)[..., 0, 0].double() / (1 + lens.parameters.get("xi", torch.zeros(())))
+        return super().describe(Pinhole(fx=focal, height=size[0], width=size[1]), c2w)
+
+
+class UCPE(RelativeEncoding):
+    """One rigid transform per ray, with the paper's frame."""
+
+    encoding = "ucpe"
+
+
+class UCPEQueryKey(UCPE):
+    """UCPE on queries and keys only."""
+
+    transforms_value = False
+
+
+class UCPETransport(UCPE):
+    """UCPE whose frame is the smallest rotation from the optical axis to the ray."""
+
+    frame: Frame = "transport"
+
+
+class UCPELatUp(UCPE):
+    """UCPE, and the Lat-Up map through a zero-initialised linear layer per block."""
+
+    def __init__(self, shape: ModelShape):
+        super().__init__(shape)
+        self.lat_up = LatUp(shape)
+
+    def describe(self, lens: Lens, c2w: Tensor) -> dict[str, Tensor]:
+        """Blocks, inverses and Lat-Up features."""
+        return {**super().describe(lens, c2w), **self.lat_up.describe(lens, c2w)}
+
+    def add(self, layer: int, tokens: Tensor, description: dict[str, Tensor]) -> Tensor:
+        """Tokens plus their projected Lat-Up features."""
+        return self.lat_up.add(layer, tokens, description)
+
+
+class LatUp(AdditiveEncoding):
+    """The direction of up and the latitude at every token."""
+
+    def __init__(self, shape: ModelShape):
+        super().__init__(shape, channels=3)
+
+    def features(self, lens: Lens, c2w: Tensor) -> Tensor:
+        """Lat-Up map (B, tokens, 3)."""
+        up = lat_up_map(lens, c2w, self.shape.rows, self.shape.columns, dtype=torch.get_default_dtype())
+        return up.flatten(1, 3)
+
+
+CONTESTANTS: dict[str, tuple[str, Callable[[ModelShape], CameraEncoding]]] = {
+    "none": ("None", CameraEncoding),
+    "raw": ("Raw parameters", RawParameters),
+    "plucker-token": ("Plücker (token)", PluckerTokens),
+    "plucker-pixel": ("Plücker (pixel)", PluckerPixels),
+    "cape": ("CaPE", CaPE),
+    "gta": ("GTA", GTA),
+    "prope": ("PRoPE", PRoPE),
+    "ucpe": ("UCPE", UCPE),
+    "ucpe-query-key": ("UCPE, Q/K only", UCPEQueryKey),
+    "ucpe-transport": ("UCPE, smallest rotation", UCPETransport),
+    "ucpe-lat-up": ("UCPE + Lat-Up", UCPELatUp),
+}
+"""Title in tables and class of every contestant by name."""
+
+
+@dataclass(frozen=True)
+class Contestant:
+    """An entry of the benchmark by name; `version` changes when the source of a user's class does."""
+
+    name: str
+    title: str
+    version: str = ""
+
+    def build(self, shape: ModelShape) -> CameraEncoding:
+        """A fresh encoding for a model of this shape."""
+        return _class_of(self.name)(shape)
+
+
+def find_contestant(name: str) -> Contestant:
+    """A contestant by its name, or a user's class by its import path `module:Class`."""
+    if name in CONTESTANTS:
+        return Contestant(name, CONTESTANTS[name][0])
+    found = _class_of(name)
+    source = Path(inspect.getfile(found)).read_bytes()
+    return Contestant(name, found.__name__, hashlib.sha256(source).hexdigest()[:16])
+
+
+def anchored(c2w: Tensor, anchor: Anchor) -> Tensor:
+    """Poses (..., views, 4, 4) in the frame of the first view, or upright at its position and heading."""
+    first = c2w[..., :1, :, :]
+    origin = first.clone()
+    if anchor == "gravity":
+        forward = first[..., :3, 2].clone()
+        forward[..., 1] = 0
+        forward = nn.functional.normalize(forward, dim=-1)
+        down = torch.tensor([0.0, 1.0, 0.0]).to(c2w).expand_as(forward)
+        origin[..., :3, :3] = torch.stack([torch.linalg.cross(down, forward), down, forward], dim=-1)
+    elif anchor != "camera":
+        raise ValueError(f"anchor must be 'gravity' or 'camera', got {anchor!r}")
+    return torch.linalg.inv(origin) @ c2w
+
+
+def _class_of(name: str) -> Callable[[ModelShape], CameraEncoding]:
+    if name in CONTESTANTS:
+        return CONTESTANTS[name][1]
+    module, separator, attribute = name.partition(":")
+    if not separator:
+        raise ValueError(
+            f"no encoding '{name}'; there are {', '.join(CONTESTANTS)}, or a class of yours as my_module:MyEncoding"
+        )
+    if str(Path.cwd()) not in sys.path:
+        sys.path.insert(0, str(Path.cwd()))
+    try:
+        found = getattr(importlib.import_module(module), attribute)
+    except (ImportError, AttributeError) as error:
+        raise ValueError(f"cannot import the encoding {name}: {error}") from None
+    if not (isinstance(found, type) and issubclass(found, CameraEncoding)):
+        raise ValueError(f"{name} must be a subclass of ucpe.bench.camera_encodings.CameraEncoding")
+    return found

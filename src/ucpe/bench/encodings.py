@@ -1,0 +1,415 @@
+"""Novel view synthesis with every camera encoding: same data, model, steps, learning rate and seeds for all.
+
+`ucpe bench encodings` runs it; `docs/evidence.md` shows a run and says what it means.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from functools import lru_cache, partial
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import torch
+
+from ucpe.bench import view_synthesis_data as data
+from ucpe.bench.camera_encodings import CONTESTANTS, Contestant, ModelShape, find_contestant
+from ucpe.bench.figures import dot_plot, image_grid
+from ucpe.bench.runs import Budget, Progress, Record, Run, RunFolder, each, key_of, run_all
+from ucpe.bench.statistics import Difference, Spread, paired_difference, spread
+from ucpe.bench.tables import markdown_table, shown_difference, shown_spread
+from ucpe.bench.view_synthesis_model import (
+    GIVEN,
+    Training,
+    ViewSynthesisModel,
+    describe,
+    predict,
+    psnr,
+    random_worlds,
+    train,
+)
+from ucpe.files import atomic_file
+from ucpe.lenses import FAMILIES
+
+FORMAT = "ucpe-bench-encodings-1"
+"""Name and version of records and results; a change of anything that changes a number changes it."""
+
+REFERENCE = "ucpe"
+"""Contestant that all others are compared to."""
+
+PICTURES = 4
+"""Predicted views kept of each test set."""
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One question: models trained on one set of clips, tested on others."""
+
+    title: str
+    training: str
+    tests: tuple[str, ...]
+    told: Literal["truth", "pinhole"] = "truth"
+    """Lens that the model is told to have: the true one, or a pinhole with its field of view."""
+    world: Literal["anchored", "random"] = "anchored"
+
+
+SETTINGS = {
+    "seen": Setting("all lenses seen", "all", tuple(FAMILIES)),
+    "random-world": Setting("random world frame", "all", tuple(FAMILIES), world="random"),
+    "mixed": Setting("lens differs between views", "all", ("mixed",)),
+    "brown-conrady": Setting("unseen Brown-Conrady, right rays", "all", ("brown-conrady",)),
+    "brown-conrady-pinhole": Setting("unseen Brown-Conrady, pinhole rays", "all", ("brown-conrady",), told="pinhole"),
+    "unseen": Setting("pinhole and wide seen", "narrow", tuple(FAMILIES)),
+}
+
+
+@dataclass(frozen=True)
+class Benchmark:
+    """What is run."""
+
+    contestants: tuple[str, ...] = tuple(CONTESTANTS)
+    """Names of contestants, or import paths `module:Class`."""
+    seeds: int = 3
+    training: Training = Training()  # noqa: RUF009
+    trainings: tuple[str, ...] = ("all", "narrow")
+    """Sets of clips to train on."""
+    test_clips: int = 256
+    """Clips of each test set."""
+
+
+QUICK = Benchmark(seeds=2, training=Training(steps=300, clips=4096), trainings=("all",))
+"""A first look: fewer steps, two seeds, and nothing trained on narrow lenses only."""
+
+
+@dataclass(frozen=True)
+class Task:
+    """One training with all its tests."""
+
+    contestant: Contestant
+    training: str
+    seed: int
+
+
+def run_benchmark(
+    benchmark: Benchmark,
+    output: Path,
+    clips: Path | None = None,
+    workers: int | None = None,
+    minutes: float | None = None,
+    progress: Progress | None = None,
+) -> dict[str, Any]:
+    """Run what is missing, write results.json, results.md and pictures to `output`, and return the results.
+
+    `clips` is where rendered clips are kept, `output`/clips unless told. The same call again continues.
+    """
+    contestants = _checked(benchmark)
+    budget, output = Budget(minutes), Path(output)
+    workers = workers or os.cpu_count() or 1
+    clips = Path(clips or output / "clips")
+    runs = plan(benchmark, contestants)
+    folder = RunFolder(output / "runs")
+    missing = [run for run in runs if folder.load(run) is None]
+    complete = render(benchmark, {run.task.training for run in missing}, clips, workers, budget, progress)
+    ready = runs if complete else [run for run in runs if folder.load(run) is not None]
+    records = run_all(ready, partial(perform, benchmark, clips), folder, workers, budget, progress)
+    results = assemble(benchmark, contestants, runs, records)
+    results["machine"] = {"processor": processor(), "cores": os.cpu_count(), "workers": workers}
+    results["versions"] = {"python": platform.python_version(), "torch": torch.__version__}
+    with atomic_file(output / "results.json") as path:
+        path.write_text(json.dumps(results, indent=1) + "\n")
+    with atomic_file(output / "results.md") as path:
+        path.write_text(markdown(results))
+    draw(results, records, runs, clips, output)
+    return results
+
+
+def plan(benchmark: Benchmark, contestants: Sequence[Contestant]) -> list[Run]:
+    """All trainings, seed by seed, so that a run cut short still compares all contestants on the same seeds."""
+    settings = {
+        "format": FORMAT,
+        "clips": data.FORMAT,
+        "training": asdict(benchmark.training),
+        "shape": asdict(ModelShape()),
+        "test_clips": benchmark.test_clips,
+        "settings": {name: asdict(setting) for name, setting in SETTINGS.items()},
+    }
+    tasks = [
+        Task(contestant, training, seed)
+        for seed in range(benchmark.seeds)
+        for training in benchmark.trainings
+        for contestant in contestants
+    ]
+    return [
+        Run(
+            f"{task.contestant.name.replace(':', '-')}/{task.training}-seed-{task.seed}",
+            key_of(**settings, version=task.contestant.version),
+            task,
+        )
+        for task in tasks
+    ]
+
+
+def render(
+    benchmark: Benchmark,
+    trainings: set[str],
+    clips: Path,
+    workers: int,
+    budget: Budget,
+    progress: Progress | None = None,
+) -> bool:
+    """Render the clips that these trainings and their tests lack; whether all are there in the end."""
+    counts = {name: benchmark.training.clips for name in data.TRAINING_PARTS if name in trainings}
+    if trainings:
+        counts |= dict.fromkeys(data.TEST_PARTS, benchmark.test_clips)
+    shards = list(data.missing_shards(counts, clips))
+    done = 0
+    for (name, shard), _ in each(partial(_render, clips), shards, workers, budget.allows_another):
+        done += 1
+        if progress is not None:
+            progress(done, len(shards), f"rendered {name} {shard}")
+    return done == len(shards)
+
+
+def perform(benchmark: Benchmark, clips: Path, task: Task) -> Record:
+    """Train one contestant with one seed and test it in every setting of that training."""
+    losses: list[float] = []
+    model = train(
+        task.contestant,
+        _load(task.training, benchmark.training.clips, clips),
+        benchmark.training,
+        task.seed,
+        lambda _, loss: losses.append(loss),
+    )
+    tensors = {}
+    for name, setting in SETTINGS.items():
+        if setting.training != task.training:
+            continue
+        for test in setting.tests:
+            part = _load(test, benchmark.test_clips, clips)
+            world = random_worlds(len(part)) if setting.world == "random" else None
+            told = data.pinhole_of(part.lens) if setting.told == "pinhole" else None
+            predicted = predict(model, part, told, world)
+            tensors[f"{name}/{test}"] = psnr(predicted, part)
+            tensors[f"{name}/{test}/views"] = (predicted[:PICTURES] * 255).round().to(torch.uint8)
+    facts = {
+        "parameters": sum(parameter.numel() for parameter in model.parameters()),
+        "loss": float(np.mean(losses[-50:])),
+    }
+    return Record(tensors, facts)
+
+
+def assemble(
+    benchmark: Benchmark, contestants: Sequence[Contestant], runs: Sequence[Run], records: dict[str, Record]
+) -> dict[str, Any]:
+    """Results as plain data: PSNR and differences to the reference by setting, test set and contestant, or None."""
+    names = [contestant.name for contestant in contestants]
+    psnrs: dict[str, Any] = {}
+    differences: dict[str, Any] = {}
+    for setting_name, setting in SETTINGS.items():
+        values = {name: _values(runs, records, name, setting_name) for name in names}
+        psnrs[setting_name], differences[setting_name] = {}, {}
+        for test in (*setting.tests, "mean"):
+            found = {name: {seed: value[test] for seed, value in values[name].items()} for name in names}
+            psnrs[setting_name][test] = {name: _plain(_spread(found[name])) for name in names}
+            differences[setting_name][test] = {
+                name: _plain(_difference(found[name], found[REFERENCE]))
+                for name in names
+                if name != REFERENCE and REFERENCE in found
+            }
+    return {
+        "format": FORMAT,
+        "benchmark": asdict(benchmark),
+        "shape": asdict(ModelShape()),
+        "contestants": {contestant.name: contestant.title for contestant in contestants},
+        "settings": {name: asdict(setting) for name, setting in SETTINGS.items()},
+        "psnr": psnrs,
+        "differences": differences,
+        "runs": {run.name: records[run.name].facts if run.name in records else None for run in runs},
+    }
+
+
+def markdown(results: dict[str, Any]) -> str:
+    """The results as Markdown tables."""
+    titles, benchmark = results["contestants"], results["benchmark"]
+    training, machine = benchmark["training"], results.get("machine", {})
+    finished = {name: facts for name, facts in results["runs"].items() if facts is not None}
+    absent = [name for name, facts in results["runs"].items() if facts is None]
+    hours = sum(facts["seconds"] for facts in finished.values()) / 3600
+    families = list(FAMILIES)
+    lines = [
+        "# Novel view synthesis by camera encoding",
+        "",
+        f"{training['steps']} steps of batch {training['batch']} on {training['clips']} clips, {benchmark['seeds']} "
+        f"seeds, {benchmark['test_clips']} test clips per lens; {len(finished)} of {len(results['runs'])} trainings "
+        f"done, {hours:.2f} hours in all by their own clocks on {machine.get('processor', 'an unnamed machine')}.",
+        "PSNR in dB over pixels that see something, mean ± standard deviation between seeds.",
+        "",
+    ]
+    for name, text in (("seen", "All lenses seen in training"), ("unseen", "Only pinhole and wide seen in training")):
+        lines += [f"## {text}", "", _psnr_table(results, [(name, test) for test in (*families, "mean")], titles)]
+    others = [(name, "mean") for name in SETTINGS if name != "unseen"]
+    heads = [SETTINGS[name].title for name, _ in others]
+    lines += ["## Other settings, trained on all lenses", "", _psnr_table(results, others, titles, heads)]
+    lines += [
+        f"## Difference to {titles.get(REFERENCE, REFERENCE)}",
+        "",
+        "Mean of the paired differences in dB (same seed, same clips) with a 95 % interval for new seeds and clips; "
+        "each comparison stands for itself. Better or worse only where the interval leaves out zero.",
+        "",
+    ]
+    rows = [
+        [title]
+        + [shown_difference(_difference_from(results["differences"][name]["mean"].get(key))) for name in SETTINGS]
+        for key, title in titles.items()
+        if key != REFERENCE
+    ]
+    lines += [markdown_table(["", *(setting.title for setting in SETTINGS.values())], rows)]
+    if absent:
+        lines += ["## Not run", "", ", ".join(absent), ""]
+    return "\n".join(lines)
+
+
+def draw(
+    results: dict[str, Any], records: dict[str, Record], runs: Sequence[Run], clips: Path, output: Path
+) -> list[Path]:
+    """Write psnr.png and views.png; the views are those of the first seed that a contestant has."""
+    titles = results["contestants"]
+    panels = {
+        text: {
+            title: {test: _spread_from(results["psnr"][name][test][key]) for test in FAMILIES}
+            for key, title in titles.items()
+        }
+        for name, text in (("seen", "all lenses seen"), ("unseen", "only pinhole and wide seen"))
+    }
+    paths = [dot_plot(output / "psnr.png", panels, "PSNR of the predicted view (dB)")]
+    try:
+        shown = {test: _load(test, PICTURES, clips) for test in (*FAMILIES, "mixed")}
+    except OSError:
+        return paths
+    rows: dict[str, list[np.ndarray | None]] = {}
+    for index, (test, part) in enumerate(shown.items()):
+        setting, clip = "mixed" if test == "mixed" else "seen", index % PICTURES
+        row: list[np.ndarray | None] = [part.images[clip, view].numpy() for view in range(GIVEN + 1)]
+        for name in titles:
+            mine = (run for run in runs if run.task.contestant.name == name and run.name in records)
+            found = [record for run in mine if f"{setting}/{test}" in (record := records[run.name]).tensors]
+            row.append(_masked(found[0].tensors[f"{setting}/{test}/views"], part, clip) if found else None)
+        rows[test] = row
+    paths.append(image_grid(output / "views.png", ["given", "given", "truth", *titles.values()], rows))
+    return paths
+
+
+def processor() -> str:
+    """Name of the processor."""
+    try:
+        with open("/proc/cpuinfo", encoding="utf-8") as file:
+            return next(line.partition(":")[2].strip() for line in file if line.startswith("model name"))
+    except (OSError, StopIteration):
+        return platform.processor() or platform.machine()
+
+
+def _checked(benchmark: Benchmark) -> list[Contestant]:
+    """The contestants; ValueError for what cannot run, before anything is rendered."""
+    settings = benchmark.training
+    for name, value in (("seeds", benchmark.seeds), ("steps", settings.steps), ("clips", settings.clips)):
+        if value < 1:
+            raise ValueError(f"{name} must be at least 1, got {value}")
+    unknown = [name for name in benchmark.trainings if name not in data.TRAINING_PARTS]
+    if unknown:
+        raise ValueError(f"no training set '{unknown[0]}'; there are {', '.join(data.TRAINING_PARTS)}")
+    contestants = [find_contestant(name) for name in dict.fromkeys(benchmark.contestants)]
+    if not contestants:
+        raise ValueError("no contestants")
+    for contestant in contestants:
+        if contestant.name not in CONTESTANTS:
+            _try_out(contestant)
+    return contestants
+
+
+def _try_out(contestant: Contestant) -> None:
+    """ValueError unless a contestant predicts finite pixels for two clips."""
+    shape = ModelShape()
+    size = (shape.rows * shape.patch, shape.columns * shape.patch)
+    lens = FAMILIES["extreme-fisheye"].sample(torch.Generator().manual_seed(0), (2, shape.views))
+    c2w = random_worlds(2)[:, None].repeat(1, shape.views, 1, 1)
+    try:
+        model = ViewSynthesisModel(contestant)
+        sees, description = describe(model.encoding, lens, c2w, shape)
+        predicted = model(torch.zeros(2, shape.views, *size, 3), sees, description)
+        predicted.square().mean().backward()
+    except Exception as error:
+        raise ValueError(f"{contestant.name} fails on two clips: {type(error).__name__}: {error}") from error
+    if not predicted.isfinite().all():
+        raise ValueError(f"{contestant.name} predicts values that are not finite")
+
+
+def _render(clips: Path, shard: tuple[str, int]) -> Path:
+    return data.render_shard(*shard, clips)
+
+
+@lru_cache(maxsize=16)
+def _load(name: str, count: int, clips: Path) -> data.Triples:
+    return data.load_clips(name, count, clips)
+
+
+def _values(
+    runs: Sequence[Run], records: dict[str, Record], contestant: str, setting: str
+) -> dict[int, dict[str, np.ndarray]]:
+    """PSNR (clips,) by seed and test set of a contestant, and their mean over test sets, clip by clip."""
+    result = {}
+    for run in runs:
+        task = run.task
+        if task.contestant.name != contestant or task.training != SETTINGS[setting].training or run.name not in records:
+            continue
+        tensors = records[run.name].tensors
+        values = {test: tensors[f"{setting}/{test}"].numpy() for test in SETTINGS[setting].tests}
+        result[task.seed] = {**values, "mean": np.mean(list(values.values()), axis=0)}
+    return result
+
+
+def _spread(values: dict[int, np.ndarray]) -> Spread | None:
+    return spread(np.stack(list(values.values()))) if values else None
+
+
+def _difference(values: dict[int, np.ndarray], reference: dict[int, np.ndarray]) -> Difference | None:
+    seeds = sorted(values.keys() & reference.keys())
+    if not seeds:
+        return None
+    return paired_difference(np.stack([values[s] for s in seeds]), np.stack([reference[s] for s in seeds]))
+
+
+def _plain(value: Spread | Difference | None) -> dict[str, Any] | None:
+    if isinstance(value, Difference):
+        return {**asdict(value), "verdict": value.verdict}
+    return None if value is None else asdict(value)
+
+
+def _spread_from(plain: dict[str, Any] | None) -> Spread | None:
+    return None if plain is None else Spread(**plain)
+
+
+def _difference_from(plain: dict[str, Any] | None) -> Difference | None:
+    return None if plain is None else Difference(**{key: plain[key] for key in plain if key != "verdict"})
+
+
+def _psnr_table(
+    results: dict[str, Any],
+    cells: Sequence[tuple[str, str]],
+    titles: dict[str, str],
+    heads: Sequence[str] | None = None,
+) -> str:
+    rows = [
+        [title, *(shown_spread(_spread_from(results["psnr"][setting][test][key])) for setting, test in cells)]
+        for key, title in titles.items()
+    ]
+    return markdown_table(["", *(heads or [test for _, test in cells])], rows)
+
+
+def _masked(views: torch.Tensor, part: data.Triples, clip: int) -> np.ndarray:
+    """A predicted view with the pixels that see nothing black, as in the truth."""
+    return (views[clip] * part.valid[clip, -1, ..., None]).numpy()

@@ -1,0 +1,112 @@
+"""Pictures of a benchmark: dots with error bars, and grids of images."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from ucpe.bench.statistics import Spread
+from ucpe.bench.tables import NOT_RUN
+from ucpe.files import atomic_file
+
+INK, GRID = "#22303c", "#d8dee4"
+COLORS = ("#3d6cb3", "#3a9a73", "#dd9a2f", "#c8553d", "#7a5aa6", "#5b6770")
+MARKERS = "osD^vP"
+
+
+def dot_plot(
+    path: Path,
+    panels: Mapping[str, Mapping[str, Mapping[str, Spread | None]]],
+    label: str,
+) -> Path:
+    """Write a PNG with one panel per entry: a row per contestant and a dot per series, `panels[panel][row][series]`.
+
+    Bars are one standard deviation between seeds; what was not run is said so.
+    """
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    rows = list(next(iter(panels.values())))
+    series = list(next(iter(next(iter(panels.values())).values())))
+    figure, axes = plt.subplots(
+        1, len(panels), figsize=(1.6 + 4.2 * len(panels), 1.1 + 0.34 * len(rows)), sharey=True, squeeze=False
+    )
+    for axis, (title, panel) in zip(axes[0], panels.items()):
+        for number, name in enumerate(series):
+            found = [(index, value) for index, row in enumerate(rows) if (value := panel[row].get(name)) is not None]
+            if not found:
+                continue
+            offset = (number - (len(series) - 1) / 2) * 0.17
+            axis.errorbar(
+                [value.mean for _, value in found],
+                [index + offset for index, _ in found],
+                xerr=[value.deviation or 0 for _, value in found],
+                fmt=MARKERS[number % len(MARKERS)],
+                color=COLORS[number % len(COLORS)],
+                markersize=4.5,
+                elinewidth=1.2,
+                capsize=2,
+                label=name,
+            )
+        for index, row in enumerate(rows):
+            if all(value is None for value in panel[row].values()):
+                axis.text(0.5, index, NOT_RUN, transform=axis.get_yaxis_transform(), color="#8a949e", size=8,
+                          ha="center", va="center")  # fmt: skip
+        axis.set_title(title, size=10, color=INK)
+        axis.set_xlabel(label, color=INK)
+        axis.set_yticks(range(len(rows)), rows)
+        axis.grid(axis="x", color=GRID, linewidth=0.8)
+        axis.set_axisbelow(True)
+        for index in range(1, len(rows)):
+            axis.axhline(index - 0.5, color=GRID, linewidth=0.5)
+        for side in ("top", "right", "left"):
+            axis.spines[side].set_visible(False)
+        axis.tick_params(colors=INK, length=0)
+    axes[0][0].set_ylim(len(rows) - 0.5, -0.5)
+    handles = {text: handle for axis in axes[0] for handle, text in zip(*axis.get_legend_handles_labels())}
+    figure.legend(handles.values(), handles.keys(), loc="lower center", ncol=len(series), frameon=False, fontsize=9)
+    figure.tight_layout(rect=(0, 0.07, 1, 1))
+    with atomic_file(path) as temporary:
+        figure.savefig(temporary, dpi=130, format="png")
+    plt.close(figure)
+    return path
+
+
+def image_grid(
+    path: Path,
+    columns: Sequence[str],
+    rows: Mapping[str, Sequence[np.ndarray | None]],  # each (H, W, 3) uint8
+) -> Path:
+    """Write a PNG of small images under the names of their columns, beside the names of their rows."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    figure, axes = plt.subplots(
+        len(rows), len(columns), figsize=(0.9 + 0.92 * len(columns), 0.7 + 0.95 * len(rows)), squeeze=False
+    )
+    for line, (name, images) in zip(axes, rows.items()):
+        for axis, image in zip(line, images):
+            axis.set_xticks([])
+            axis.set_yticks([])
+            for spine in axis.spines.values():
+                spine.set_visible(False)
+            if image is None:
+                axis.text(
+                    0.5, 0.5, NOT_RUN, transform=axis.transAxes, color="#8a949e", size=7, ha="center", va="center"
+                )
+            else:
+                axis.imshow(image, interpolation="nearest")
+        line[0].set_ylabel(name, size=8, color=INK)
+    for axis, name in zip(axes[0], columns):
+        axis.set_title(name.replace(", ", ",\n").replace(" (", "\n(").replace(" + ", "\n+ "), size=7, color=INK)
+    figure.tight_layout(pad=0.3, w_pad=0.15, h_pad=0.15)
+    with atomic_file(path) as temporary:
+        figure.savefig(temporary, dpi=110, format="png")
+    plt.close(figure)
+    return path
