@@ -66,7 +66,7 @@ class DISFlow(WrappedFlow):
     def __init__(self) -> None:
         import cv2
 
-        self.method = cv2.DISOpticalFlow_create(cv2.DISOPTICAL_FLOW_PRESET_MEDIUM)
+        self.method = cv2.DISOpticalFlow_create(cv2.DISOPTICAL_FLOW_PRESET_MEDIUM)  # type: ignore[attr-defined]
 
     def plane(self, first: np.ndarray, second: np.ndarray) -> np.ndarray:
         """Pixels (h, w, 2) by which each pixel moves right and down, between pictures (h, w, 3) uint8."""

@@ -17,6 +17,9 @@ import numpy as np
 SEAM = 32
 """Pixels repeated beyond the left and right border, so that features on the seam are found."""
 
+CONTRAST = 0.02
+"""Least contrast of a SIFT feature; half of OpenCV's default, as skies and walls have little."""
+
 SMALLEST_ANGLE = 0.5
 """Degrees between two rays below which their point is not taken into a map."""
 
@@ -112,7 +115,8 @@ class SphericalMapper:
             grey = cv2.resize(grey, size, interpolation=cv2.INTER_AREA)
         width = grey.shape[1]
         padded = np.pad(grey, ((0, 0), (SEAM, SEAM)), mode="wrap")
-        found, descriptors = cv2.SIFT_create(self.features, contrastThreshold=0.02).detectAndCompute(padded, None)
+        sift = cv2.SIFT_create(self.features, contrastThreshold=CONTRAST)  # type: ignore[attr-defined]
+        found, descriptors = sift.detectAndCompute(padded, None)
         if not found:
             return Features(np.zeros((0, 2)), np.zeros((0, 128), np.uint8))
         pixels = np.array([point.pt for point in found], np.float64) + np.array([0.5 - SEAM, 0.5])
