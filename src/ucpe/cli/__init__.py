@@ -11,6 +11,7 @@ COMMANDS = {
     "encoding": "show what an encoding lets attention see",
     "adapter": "adapter sizes and checkpoints",
     "render": "360 footage through any lens",
+    "curate": "clean clips with poses from raw 360 videos",
     "synthesize": "make camera-diverse training clips",
     "dataset": "statistics and export of a dataset",
     "train": "train an adapter or the desk model",

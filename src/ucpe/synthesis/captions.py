@@ -48,14 +48,18 @@ class EndpointCaptioner:
 
     def caption(self, video: str | Path) -> str:
         """The caption of a video file."""
-        body = json.dumps(self.request(video)).encode()
+        return self.ask(self.request(video), str(video))
+
+    def ask(self, request: dict[str, Any], name: str) -> str:
+        """The answer to the body of a chat request, on one line; `name` is what errors are about."""
+        body = json.dumps(request).encode()
         for attempt in range(self.retries + 1):
             try:
-                return self._ask(body, str(video))
+                return self._ask(body, name)
             except _Passing as problem:
                 if attempt == self.retries:
                     raise CaptionError(
-                        f"{video}: no caption from {self.url} after {attempt + 1} attempts ({problem})"
+                        f"{name}: no answer from {self.url} after {attempt + 1} attempts ({problem})"
                     ) from None
                 time.sleep(problem.wait if problem.wait is not None else self.pause * 2**attempt)
         raise AssertionError
@@ -111,7 +115,7 @@ class EndpointCaptioner:
         except (json.JSONDecodeError, UnicodeDecodeError, KeyError, IndexError, TypeError):
             raise _Passing("the answer is not a chat completion") from None
         if not isinstance(text, str) or not text.strip():
-            raise _Passing("the caption is empty")
+            raise _Passing("the answer is empty")
         return " ".join(text.split())
 
 

@@ -91,7 +91,7 @@ def part_files(path: Path) -> list[Path]:
     """The Parquet files of a folder and its subfolders in order, or the one file that is given."""
     path = Path(path)
     files = [path] if path.is_file() else sorted(path.rglob("*.parquet"))
-    files = [file for file in files if not file.name.startswith(".")]
+    files = [file for file in files if not any(name.startswith(".") for name in file.relative_to(path).parts)]
     if not files:
         raise ValueError(f"no Parquet file in {path}")
     return files

@@ -1,0 +1,92 @@
+"""`ucpe curate`: from raw 360 degree videos to clean clips with poses."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+
+from ucpe.synthesis.curation.pipeline import CurationSettings
+
+USAGE = """usage: ucpe curate VIDEOS ... -o curated/       clips, poses and scores from raw 360 degree videos
+       ucpe curate report curated/             a page that shows what each step kept and dropped, and why
+
+`ucpe curate VIDEOS --help` lists the options of every step."""
+
+
+@dataclass
+class CurateOptions:
+    """Split 360 degree videos into clips, find their poses, and keep the good ones.
+
+    Interrupted in any way, the same command continues. Another threshold measures nothing again.
+    """
+
+    videos: Annotated[tuple[Path, ...], tyro.conf.Positional]
+    """Folders of videos, or single ones."""
+    output: Annotated[Path, tyro.conf.arg(aliases=["-o"])] = Path("curated")
+    """Folder for the clips and their rows."""
+    workers: int = 1
+    """Processes, each with a video of its own."""
+    shard: int = 0
+    """Which share of the videos to do, on one of several machines that share the output folder."""
+    shards: int = 1
+    """How many shares there are."""
+    settings: Annotated[CurationSettings, tyro.conf.arg(name="")] = field(default_factory=CurationSettings)
+
+
+@dataclass
+class ReportOptions:
+    """Write one self-contained page: how many clips each step kept, why the others fell, with pictures of both."""
+
+    curated: Annotated[Path, tyro.conf.Positional]
+    """What `ucpe curate` wrote."""
+    output: Annotated[Path | None, tyro.conf.arg(aliases=["-o"])] = None
+    """Page to write. [default: report.html in the curated folder]"""
+    pictures: int = 12
+    """Most thumbnails for each reason."""
+
+
+def main(arguments: list[str]) -> None:
+    """Run `ucpe curate`."""
+    if not arguments or arguments in (["-h"], ["--help"]):
+        print(USAGE)
+    elif arguments[0] == "report":
+        _report(tyro.cli(ReportOptions, args=arguments[1:], prog="ucpe curate report"))
+    else:
+        _curate(tyro.cli(CurateOptions, args=arguments, prog="ucpe curate"))
+
+
+def _curate(options: CurateOptions) -> None:
+    from rich.progress import MofNCompleteColumn, Progress, TimeRemainingColumn
+
+    from ucpe.synthesis.curation.pipeline import curate_videos
+
+    with Progress(*Progress.get_default_columns()[:2], MofNCompleteColumn(), TimeRemainingColumn()) as bar:
+        task = bar.add_task("videos", total=None)
+        summary = curate_videos(
+            options.videos,
+            options.output,
+            options.settings.steps(),
+            workers=options.workers,
+            shard=options.shard,
+            shards=options.shards,
+            progress=lambda done, total, _: bar.update(task, completed=done, total=total),
+        )
+    print(f"{options.output}: {summary.kept} of {summary.clips} clips kept, from {summary.videos} videos")
+    for title, problems in (("set aside", summary.set_aside), ("failed, to be tried again", summary.failed)):
+        if problems:
+            print(f"{title}: {len(problems)}")
+            for name, problem in sorted(problems.items()):
+                print(f"  {name}: {problem}")
+    print(f"ucpe curate report {options.output} shows why")
+    if summary.failed:
+        sys.exit(1)
+
+
+def _report(options: ReportOptions) -> None:
+    from ucpe.synthesis.curation.report import write_report
+
+    print(write_report(options.curated, options.output, pictures=options.pictures))

@@ -1,0 +1,63 @@
+"""What curation hands on: each kept clip as a file of its own, and its row for stage 2."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+from urllib.parse import quote
+
+import numpy as np
+import torch
+
+from ucpe.synthesis.curation.scale import rescale
+from ucpe.synthesis.curation.steps import Row
+from ucpe.synthesis.motion.rows import file_stamp, pose_column
+from ucpe.video import VideoError, VideoWriter, probe_video, read_video
+
+FOLDER = "clips"
+"""Where the clips' files are, beside the parts."""
+
+
+def clip_file(source: Path, row: Row) -> str:
+    """Name of a clip's file, in the clips' folder; another source under the same name has other clips."""
+    stamp = hashlib.sha256(repr(file_stamp(source)).encode()).hexdigest()[:8]
+    return f"{quote(row['id'], safe='')}-{stamp}.mp4"
+
+
+def cut_clip(source: Path, row: Row, path: Path) -> None:
+    """Write a clip as a file of its own, frame by frame, at full size and in the source's colours."""
+    info = probe_video(source)
+    height, width = info.height // 2 * 2, info.width // 2 * 2
+    count = row["stop"] - row["start"]
+    writer = VideoWriter(path, height, width, row["fps"], colors=info.colors)
+    try:
+        for frame in read_video(source, start=row["start"], frames=count):
+            luma, blue, red = (np.ascontiguousarray(plane) for plane in frame.planes[:3])
+            halves = (plane[: height // 2, : width // 2] for plane in (blue, red))
+            writer.write_planes(luma[:height, :width], *halves)
+        if writer.frames != count:
+            raise VideoError(f"{source}: frames {row['start']} to {row['stop']} are not all there")
+        writer.close()
+    except BaseException:
+        writer.abandon()
+        raise
+
+
+def curated_row(source: Path, row: Row) -> Row:
+    """A kept clip's row for stage 2: poses against the first frame, whose vertical is gravity's, near-plane depth 1."""
+    poses = np.asarray(row["c2w"], np.float64).reshape(-1, 3, 4)
+    c2w = np.tile(np.eye(4), (len(poses), 1, 1))
+    c2w[:, :3] = poses
+    c2w = rescale(np.linalg.inv(c2w[0]) @ c2w, row["near_depth"])
+    return {
+        "id": row["id"],
+        "source": row["source"],
+        "video": f"{FOLDER}/{clip_file(source, row)}",
+        "c2w": pose_column(torch.from_numpy(c2w)),
+        "fps": row["fps"],
+        "quality": row["quality"],
+        "watermark": row["watermark"],
+        "rotation_score": row["rotation_score"],
+        "categories": row.get("categories") or [],
+        "motion_magnitude": row["motion_magnitude"],
+    }

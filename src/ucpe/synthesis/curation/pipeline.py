@@ -1,0 +1,262 @@
+"""`ucpe curate videos/ -o curated/`: all steps over all videos, each video by itself.
+
+    curated/NAME.parquet                    kept clips of one source video, for `ucpe match`
+    curated/clips/                          their files
+    curated/.curation/STEP/NAME.parquet     what a step found in the clips of one source video
+    curated/.curation/decisions/            every clip with everything that was found and why it was dropped
+    curated/.curation/proxies/              small copies of the sources, which may be deleted at any time
+
+Killed anywhere and run again, only what is missing is done, and the rows are the same.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from dataclasses import dataclass, field
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import pyarrow as pa
+
+from ucpe.synthesis.curation.exporting import FOLDER, clip_file, curated_row, cut_clip
+from ucpe.synthesis.curation.normalization import ScaleNormalization
+from ucpe.synthesis.curation.overlay import OverlayCheck
+from ucpe.synthesis.curation.projection import ProjectionCheck
+from ucpe.synthesis.curation.quality import QualityCheck
+from ucpe.synthesis.curation.reading import Reading
+from ucpe.synthesis.curation.rotation import RotationCheck
+from ucpe.synthesis.curation.segmentation import Segmentation
+from ucpe.synthesis.curation.steps import Clip, Row, Step, check_packages, options_of
+from ucpe.synthesis.curation.tracking import Tracking
+from ucpe.synthesis.curation.vision_language import VisionLanguageFilter
+from ucpe.synthesis.motion.rows import (
+    CURATED,
+    file_stamp,
+    fingerprint_of,
+    is_current,
+    read_part,
+    table_of,
+    write_part,
+)
+from ucpe.synthesis.sources import VIDEO_SUFFIXES
+
+HIDDEN = ".curation"
+DECISIONS = "decisions"
+
+VERSION = 1
+"""Raised when a step measures something else than before, so that old measurements are made again."""
+
+PLACE = {"id": pa.string(), "parent": pa.string(), "start": pa.int32(), "stop": pa.int32()}
+"""Columns of every step's rows: the clip, the clip it was split from, and its frames."""
+
+
+@dataclass(frozen=True)
+class CurationSettings:
+    """All steps with their options, in the order in which they run."""
+
+    reading: Reading = field(default_factory=Reading)
+    segmentation: Segmentation = field(default_factory=Segmentation)
+    projection: ProjectionCheck = field(default_factory=ProjectionCheck)
+    overlay: OverlayCheck = field(default_factory=OverlayCheck)
+    quality: QualityCheck = field(default_factory=QualityCheck)
+    tracking: Tracking = field(default_factory=Tracking)
+    rotation: RotationCheck = field(default_factory=RotationCheck)
+    scale: ScaleNormalization = field(default_factory=ScaleNormalization)
+    vision_language: VisionLanguageFilter = field(default_factory=VisionLanguageFilter)
+
+    def steps(self) -> list[Step]:
+        """The steps to run; the vision-language filter only if it has an endpoint."""
+        steps: list[Step] = [
+            self.reading,
+            self.segmentation,
+            self.projection,
+            self.overlay,
+            self.quality,
+            self.tracking,
+            self.rotation,
+            self.scale,
+        ]
+        return [*steps, self.vision_language] if self.vision_language.url else steps
+
+
+@dataclass
+class Summary:
+    """What a run did."""
+
+    videos: int = 0
+    clips: int = 0
+    kept: int = 0
+    set_aside: dict[str, str] = field(default_factory=dict)
+    """Damaged files, and what is wrong with them."""
+    failed: dict[str, str] = field(default_factory=dict)
+    """Videos in which a step failed; the next run tries them again."""
+
+
+def curate_videos(
+    videos: str | Path | Sequence[str | Path],
+    output: str | Path,
+    steps: Sequence[Step] | None = None,
+    *,
+    workers: int = 1,
+    shard: int = 0,
+    shards: int = 1,
+    progress: Callable[[int, int, str], None] | None = None,
+) -> Summary:
+    """Curate a folder of videos, or single files; `progress(done, total, name)` is called as videos finish.
+
+    Machines that share the output folder take a shard each: videos are dealt out by their names.
+    """
+    steps = list(steps if steps is not None else CurationSettings().steps())
+    if not 0 <= shard < shards or workers < 1:
+        raise ValueError(f"shard must be in [0, {shards}) and workers at least 1, got {shard} and {workers}")
+    check_packages(steps)
+    sources = [item for item in find_videos(videos) if _digest(item[0]) % shards == shard]
+    output = Path(output)
+    summary = Summary(videos=len(sources))
+    for done, (name, result) in enumerate(_results(sources, output, steps, workers), start=1):
+        if isinstance(result, Exception):
+            summary.failed[name] = f"{type(result).__name__}: {result}"
+        else:
+            counts, problem = result
+            summary.clips += counts[0]
+            summary.kept += counts[1]
+            if problem:
+                summary.set_aside[name] = problem
+        if progress:
+            progress(done, len(sources), name)
+    return summary
+
+
+def find_videos(videos: str | Path | Sequence[str | Path]) -> list[tuple[str, Path]]:
+    """Names and paths of videos: of all in a folder and its subfolders, or of the files that are given."""
+    paths = [Path(videos)] if isinstance(videos, str | Path) else [Path(video) for video in videos]
+    found: dict[str, Path] = {}
+    for path in paths:
+        if path.is_dir():
+            files = sorted(file for file in path.rglob("*") if file.suffix.lower() in VIDEO_SUFFIXES and file.is_file())
+            found |= {file.relative_to(path).as_posix(): file for file in files if not file.name.startswith(".")}
+        elif path.is_file():
+            found[path.name] = path
+        else:
+            raise FileNotFoundError(f"no video or folder {path}")
+    if not found:
+        raise ValueError(f"no video in {', '.join(map(str, paths))}; it looks for {', '.join(VIDEO_SUFFIXES)}")
+    return sorted(found.items())
+
+
+def curate_video(name: str, source: Path, output: Path, steps: Sequence[Step]) -> tuple[tuple[int, int], str]:
+    """Take one video through all steps: how many clips it has and how many stay, and what is wrong with it."""
+    part = quote(name, safe="") + ".parquet"
+    hidden = output / HIDDEN
+    proxy = hidden / "proxies" / (quote(name, safe="") + ".mp4")
+    proxy_height = next((step.proxy_height for step in steps if isinstance(step, Reading)), Reading.proxy_height)
+    rows: list[Row] = [{"id": name, "source": name, "start": 0, "stop": 0, "dropped_by": "", "dropped": ""}]
+    fingerprint = fingerprint_of(VERSION, name, file_stamp(source))
+    for step in steps:
+        alive = [row for row in rows if not row["dropped"]]
+        places = [[row["start"], row["stop"]] for row in alive]
+        fingerprint = fingerprint_of(fingerprint, step.name, options_of(step), places)
+        file, schema = hidden / step.name / part, pa.schema({**PLACE, **step.columns})
+        if not is_current(file, fingerprint):
+            pieces = [
+                piece for row in alive for piece in _pieces(row, step.run(Clip(source, proxy, proxy_height, row)))
+            ]
+            write_part(file, table_of(pieces, schema), fingerprint)
+        parents = {row["id"]: row for row in alive}
+        found = [{**parents[piece["parent"]], **piece} for piece in read_part(file, schema).to_pylist()]
+        for row in found:
+            row["dropped"] = step.verdict(row)
+            row["dropped_by"] = step.name if row["dropped"] else ""
+        rows = [row for row in rows if row["dropped"]] + found
+    _write_decisions(hidden / DECISIONS / part, rows, steps, fingerprint)
+    kept = sorted((row for row in rows if not row["dropped"]), key=lambda row: row["start"])
+    _export(output, part, source, kept, fingerprint)
+    problem = rows[0].get("problem", "") if len(rows) == 1 else ""
+    clips = 0 if problem else len(rows)
+    return (clips, len(kept)), problem or ""
+
+
+def _pieces(row: Row, found: list[Row]) -> Iterator[Row]:
+    if not found:
+        raise ValueError(f"{row['id']}: a step returned no piece of this clip")
+    for piece in found:
+        start, stop = piece.get("start", row["start"]), piece.get("stop", row["stop"])
+        yield {
+            **piece,
+            "id": f"{row['source']}-{start:06d}-{stop:06d}",
+            "parent": row["id"],
+            "start": start,
+            "stop": stop,
+        }
+
+
+def decisions_schema(steps: Sequence[Step]) -> pa.Schema:
+    """Columns of the decisions: everything but the poses."""
+    columns = {**PLACE, "source": pa.string(), "dropped_by": pa.string(), "dropped": pa.string()}
+    for step in steps:
+        columns |= {name: kind for name, kind in step.columns.items() if name != "c2w"}
+    return pa.schema(columns)
+
+
+def _write_decisions(file: Path, rows: list[Row], steps: Sequence[Step], fingerprint: str) -> None:
+    schema = decisions_schema(steps)
+    ordered = sorted(rows, key=lambda row: (row["start"], row["stop"]))
+    table = table_of([{name: row.get(name) for name in schema.names} for row in ordered], schema)
+    settings = [[step.name, {key: getattr(step, key) for key in step.thresholds}] for step in steps]
+    stamp = fingerprint_of(fingerprint, settings, [[row["id"], row["dropped"]] for row in ordered])
+    if not is_current(file, stamp):
+        write_part(file, table.replace_schema_metadata({"steps": json.dumps(settings)}), stamp)
+
+
+def _export(output: Path, part: str, source: Path, kept: list[Row], fingerprint: str) -> None:
+    """Files and rows of kept clips; files of clips that are no longer kept go."""
+    stamp = fingerprint_of(fingerprint, [row["id"] for row in kept])
+    if is_current(output / part, stamp) and all((output / FOLDER / clip_file(source, row)).is_file() for row in kept):
+        return
+    for row in kept:
+        path = output / FOLDER / clip_file(source, row)
+        if not path.is_file():
+            cut_clip(source, row, path)
+    before = read_part(output / part, CURATED, ["video"])["video"].to_pylist() if (output / part).is_file() else []
+    rows = [curated_row(source, row) for row in kept]
+    write_part(output / part, table_of(rows, CURATED), stamp)
+    for video in set(before) - {row["video"] for row in rows}:
+        (output / video).unlink(missing_ok=True)
+
+
+def _results(
+    sources: list[tuple[str, Path]], output: Path, steps: list[Step], workers: int
+) -> Iterator[tuple[str, Any]]:
+    """What became of each video, as they finish: counts, or the exception that stopped it."""
+    if workers == 1:
+        for name, source in sources:
+            yield name, _attempt(name, source, output, steps)
+        return
+    with ProcessPoolExecutor(workers, mp_context=get_context("spawn"), initializer=_one_thread) as pool:
+        jobs = {pool.submit(_attempt, name, source, output, steps): name for name, source in sources}
+        for job in as_completed(jobs):
+            yield jobs[job], job.exception() or job.result()
+
+
+def _attempt(name: str, source: Path, output: Path, steps: list[Step]) -> Any:
+    try:
+        return curate_video(name, source, output, steps)
+    except Exception as error:
+        return error if isinstance(error, ValueError | OSError) else RuntimeError(f"{type(error).__name__}: {error}")
+
+
+def _one_thread() -> None:
+    import cv2
+    import torch
+
+    torch.set_num_threads(1)
+    cv2.setNumThreads(1)
+
+
+def _digest(name: str) -> int:
+    return int.from_bytes(hashlib.sha256(name.encode()).digest()[:8], "big")

@@ -1,0 +1,112 @@
+"""Steady and upright: how far a clip turns (the paper's rotation score), how much it shakes, and whether it is level.
+
+Footage from stabilised 360 degree cameras keeps its orientation, with gravity pointing down in the picture. A clip that
+turns, shakes or leans is not stabilised, and says nothing about absolute orientation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+import pyarrow as pa
+
+from ucpe.synthesis.curation.gravity import find_up
+from ucpe.synthesis.curation.steps import Clip, Row
+
+LOOK_HEIGHT = 256
+"""Height in pixels at which vertical lines are looked for."""
+
+
+@dataclass(frozen=True)
+class RotationCheck:
+    """Drops clips that turn, shake or lean."""
+
+    name: ClassVar[str] = "rotation"
+    columns: ClassVar[Mapping[str, pa.DataType]] = {
+        "rotation_score": pa.float64(),
+        "shake": pa.float64(),
+        "sway": pa.float64(),
+        "lean": pa.float64(),
+    }
+    thresholds: ClassVar[tuple[str, ...]] = ("largest_rotation", "largest_shake", "largest_sway", "largest_lean")
+    requires: ClassVar[tuple[str, ...]] = ()
+
+    looks: int = 6
+    """Frames in which vertical lines are looked for."""
+    shake_window: float = 0.5
+    """Seconds over which a steady camera turns evenly."""
+    largest_rotation: float = 30.0
+    """Rotation score in degrees; the paper removes "excessive drift" without a number, this is the one of stage 2."""
+    largest_shake: float = 1.0
+    """Root mean square in degrees between the camera's rotation and its mean over the shake window."""
+    largest_sway: float = 6.0
+    """Degrees by which the camera's vertical may move from where it was in the first frame."""
+    largest_lean: float = 6.0
+    """Degrees between the picture's vertical and the scene's vertical lines, where there are enough of them."""
+
+    def run(self, clip: Clip) -> list[Row]:
+        """Angles in degrees from the clip's poses, and from vertical lines in a few frames (null if there are none)."""
+        rotations = np.asarray(clip.row["c2w"], np.float64).reshape(-1, 3, 4)[:, :, :3]
+        up = find_up(clip.frames(self.looks, LOOK_HEIGHT))
+        return [
+            {
+                "rotation_score": rotation_score(rotations),
+                "shake": shake(rotations, max(round(self.shake_window * clip.fps), 3)),
+                "sway": sway(rotations),
+                "lean": None if up is None else up.lean,
+            }
+        ]
+
+    def verdict(self, row: Row) -> str:
+        """The first rule that is broken."""
+        if row["shake"] > self.largest_shake:
+            return "not stabilised: shakes"
+        if row["rotation_score"] > self.largest_rotation:
+            return "not stabilised: turns too far"
+        if row["sway"] > self.largest_sway:
+            return "not stabilised: its vertical moves"
+        if row["lean"] is not None and row["lean"] > self.largest_lean:
+            return "not level: vertical lines lean"
+        return ""
+
+
+def rotation_score(
+    rotations: np.ndarray,  # (N, 3, 3)
+) -> float:
+    """Largest rotation against the first frame, degrees."""
+    return float(angles(rotations[0].T @ rotations).max())
+
+
+def shake(
+    rotations: np.ndarray,  # (N, 3, 3)
+    window: int,
+) -> float:
+    """Root mean square angle, in degrees, between each rotation and the mean rotation of the window around it."""
+    half, count = window // 2, len(rotations)
+    means = []
+    for index in range(count):
+        reach = min(half, index, count - 1 - index)
+        left, _, right = np.linalg.svd(rotations[index - reach : index + reach + 1].sum(0))
+        means.append(left @ np.diag([1, 1, np.linalg.det(left @ right)]) @ right)
+    return float(np.sqrt((angles(np.swapaxes(np.stack(means), 1, 2) @ rotations) ** 2).mean()))
+
+
+def sway(
+    rotations: np.ndarray,  # (N, 3, 3)
+) -> float:
+    """Largest angle in degrees between the camera's vertical axis and that of the first frame; yaw does not count."""
+    cosines = (rotations[:, :, 1] @ rotations[0, :, 1]).clip(-1, 1)
+    return float(np.degrees(np.arccos(cosines)).max())
+
+
+def angles(
+    rotations: np.ndarray,  # (..., 3, 3)
+) -> np.ndarray:
+    """Angles (...) of rotations in degrees, exact also near 0 and 180."""
+    skew = rotations - np.swapaxes(rotations, -1, -2)
+    sine = np.sqrt((skew**2).sum((-1, -2)) / 2) / 2
+    cosine = (np.trace(rotations, axis1=-2, axis2=-1) - 1) / 2
+    return np.degrees(np.arctan2(sine, cosine))

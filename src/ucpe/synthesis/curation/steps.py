@@ -1,0 +1,161 @@
+"""What a curation step is: it looks at one clip of a source video, says what it found, and whether the clip stays."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar, Protocol
+
+import numpy as np
+import pyarrow as pa
+
+from ucpe.video import VideoError, VideoWriter, probe_video, read_video
+
+Row = dict[str, Any]
+"""What is known of a clip, by column."""
+
+
+class Step(Protocol):
+    """One step of curation; its fields are its options.
+
+    What it measures is kept in a file, one a source video. Fields named in `thresholds` only matter to `verdict`, so
+    that another threshold measures nothing again.
+    """
+
+    name: ClassVar[str]
+    columns: ClassVar[Mapping[str, pa.DataType]]
+    """What it adds to a clip's row."""
+    thresholds: ClassVar[tuple[str, ...]]
+    requires: ClassVar[tuple[str, ...]]
+    """Modules of the extra `curation` that it imports."""
+
+    def run(self, clip: Clip) -> list[Row]:
+        """The clip's pieces, one or more, each with this step's columns, and `start` and `stop` where it splits."""
+
+    def verdict(self, row: Row) -> str:
+        """Why a clip with this row is dropped, or ""."""
+
+
+@dataclass(frozen=True)
+class Clip:
+    """A stretch of a source video: frames start, ..., stop - 1."""
+
+    source: Path
+    proxy: Path
+    """A small copy of the whole source, made when first needed."""
+    proxy_height: int
+    row: Row
+
+    @property
+    def start(self) -> int:
+        """First frame."""
+        return self.row["start"]
+
+    @property
+    def stop(self) -> int:
+        """Frame after the last."""
+        return self.row["stop"]
+
+    @property
+    def fps(self) -> float:
+        """Frames a second."""
+        return self.row["fps"]
+
+    @property
+    def seconds(self) -> float:
+        """Length."""
+        return (self.stop - self.start) / self.fps
+
+    def stream(self, height: int | None = None) -> Iterator[np.ndarray]:
+        """All frames (H, W, 3) uint8 of the small copy, one at a time, at most `height` pixels high."""
+        if not self.proxy.is_file():
+            write_proxy(self.source, self.proxy, self.proxy_height)
+        for frame in read_video(self.proxy, start=self.start, frames=self.stop - self.start):
+            yield reduced(frame.rgb, height)
+
+    def frames(self, count: int | None = None, height: int | None = None) -> np.ndarray:
+        """Frames (N, H, W, 3) uint8 of the small copy: all, or `count` of them evenly spaced."""
+        wanted = set(self._spread(count).tolist())
+        return np.stack([frame for index, frame in enumerate(self.stream(height)) if index in wanted])
+
+    def stills(self, count: int) -> Iterator[np.ndarray]:
+        """Frames (H, W, 3) uint8 of the source at its full size, evenly spaced, one at a time."""
+        for index in self._spread(count).tolist():
+            yield next(iter(read_video(self.source, start=self.start + index, frames=1))).rgb
+
+    def _spread(self, count: int | None) -> np.ndarray:
+        length = self.stop - self.start
+        if count is None or count >= length:
+            return np.arange(length)
+        return ((np.arange(count) + 0.5) * length / count).astype(int)
+
+
+def reduced(picture: np.ndarray, height: int | None) -> np.ndarray:
+    """A picture (H, W, ...) at most `height` pixels high, in its proportions."""
+    import cv2
+
+    if height is None or picture.shape[0] <= height:
+        return picture
+    width = max(round(picture.shape[1] * height / picture.shape[0]), 1)
+    return cv2.resize(picture, (width, height), interpolation=cv2.INTER_AREA)
+
+
+def write_proxy(source: Path, proxy: Path, height: int) -> tuple[int, float]:
+    """Write a small copy of a video at most `height` pixels high, frame by frame; how many frames it has, and its fps.
+
+    Raises VideoError unless all frames are there, at a constant rate.
+    """
+    import cv2
+
+    info = probe_video(source)
+    scale = min(height / info.height, 1.0)
+    small_height, small_width = (max(round(side * scale / 2) * 2, 2) for side in (info.height, info.width))
+    writer = VideoWriter(proxy, small_height, small_width, info.fps, crf=12, preset="veryfast", colors=info.colors)
+    sizes = [(small_width, small_height)] + [(small_width // 2, small_height // 2)] * 2
+    try:
+        for number, frame in enumerate(read_video(source)):
+            if abs(frame.time * info.fps - number) > 0.75:
+                raise VideoError(
+                    f"{source}: frame {number} is shown at {frame.time:.3f} s, not at {number / info.fps:.3f} s as a "
+                    f"constant rate has it; convert it with ffmpeg -fps_mode cfr"
+                )
+            planes = frame.planes[:3]
+            writer.write_planes(
+                *(
+                    np.ascontiguousarray(plane)
+                    if plane.shape[::-1] == size
+                    else cv2.resize(np.ascontiguousarray(plane), size, interpolation=cv2.INTER_AREA)
+                    for plane, size in zip(planes, sizes)
+                )
+            )
+        if writer.frames < info.frames - max(2, 0.01 * info.frames):
+            raise VideoError(f"{source}: ends after frame {writer.frames} of {info.frames}; is the file complete?")
+        writer.close()
+    except BaseException:
+        writer.abandon()
+        raise
+    return writer.frames, info.fps
+
+
+def options_of(step: Any) -> list[Any]:
+    """What a step's measurements depend on: its class and its fields, without thresholds."""
+    fields = dataclasses.asdict(step) if dataclasses.is_dataclass(step) and not isinstance(step, type) else {}
+    return [type(step).__qualname__, {key: value for key, value in fields.items() if key not in step.thresholds}]
+
+
+def check_packages(steps: Iterable[Step]) -> None:
+    """Raise ValueError if a package that a step imports is not installed."""
+    for step in steps:
+        for module in step.requires:
+            require(module, f"the step '{step.name}'")
+
+
+def require(module: str, reader: str) -> Any:
+    """Import a module of the extra `curation`, or raise ValueError that says how to install it."""
+    try:
+        return importlib.import_module(module)
+    except ImportError as error:
+        raise ValueError(f"{reader} needs {module} ({error}): pip install 'ucpe[curation]'") from None

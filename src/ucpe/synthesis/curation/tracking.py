@@ -1,0 +1,77 @@
+"""Poses of all frames of a clip; where tracking is lost, the clip is split, because the scene has changed there."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import ClassVar, Literal
+
+import numpy as np
+import pyarrow as pa
+import torch
+
+from ucpe.synthesis.curation.poses import PoseTracker, SphericalMapper
+from ucpe.synthesis.curation.segmentation import SHORTEST
+from ucpe.synthesis.curation.steps import Clip, Row
+from ucpe.synthesis.motion.rows import POSES, pose_column
+
+
+@dataclass(frozen=True)
+class Tracking:
+    """Finds the camera's motion; drops clips in which it is lost."""
+
+    name: ClassVar[str] = "tracking"
+    columns: ClassVar[Mapping[str, pa.DataType]] = {"c2w": POSES, "track_error": pa.float64()}
+    thresholds: ClassVar[tuple[str, ...]] = ("shortest", "largest_error")
+    requires: ClassVar[tuple[str, ...]] = ("pycolmap",)
+
+    backend: Literal["pycolmap", "stella_vslam"] = "pycolmap"
+    """Panoramic structure from motion, or the paper's SLAM, whose program must be installed."""
+    mapper: SphericalMapper = field(default_factory=SphericalMapper)
+    stella_vocabulary: Path | None = None
+    """stella_vslam's ORB vocabulary."""
+    stella_binary: str = "run_image_slam"
+    """stella_vslam's program, or where it is."""
+    stella_config: Path | None = None
+    """Settings file of stella_vslam."""
+    seed: int = 0
+    shortest: float = SHORTEST
+    """Seconds below which what is left of a clip is not used."""
+    largest_error: float = 1.0
+    """Degrees between features and where the map puts them, on average, beyond which poses are not believed."""
+
+    def run(self, clip: Clip) -> list[Row]:
+        """The stretches of the clip that were tracked, each in a world of its own; one without poses if none."""
+        tracks = self.tracker().track(clip.frames(), seed=self.seed)
+        if not tracks:
+            return [{"c2w": None, "track_error": None}]
+        return [
+            {
+                "start": clip.start + track.start,
+                "stop": clip.start + track.stop,
+                "c2w": pose_column(torch.from_numpy(np.asarray(track.c2w, np.float64))),
+                "track_error": float(track.error) if math.isfinite(track.error) else None,
+            }
+            for track in tracks
+        ]
+
+    def verdict(self, row: Row) -> str:
+        """Lost, lost after too short a time, or inaccurate."""
+        if row["c2w"] is None:
+            return "tracking lost"
+        if row["stop"] - row["start"] < self.shortest * row["fps"] - 1e-6:
+            return f"tracked for under {self.shortest:g} s"
+        error = row["track_error"]
+        return "poses are inaccurate" if error is not None and error > self.largest_error else ""
+
+    def tracker(self) -> PoseTracker:
+        """The backend, ready to run."""
+        if self.backend == "pycolmap":
+            return self.mapper
+        from ucpe.synthesis.curation.stella import StellaVSLAM
+
+        if self.stella_vocabulary is None:
+            raise ValueError("stella_vslam needs its ORB vocabulary: give stella-vocabulary")
+        return StellaVSLAM(self.stella_vocabulary, self.stella_binary, self.stella_config)
