@@ -6,6 +6,7 @@ of the report still comes out.
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,9 +33,9 @@ class QualitySettings:
     """Weights of each metric: a path or a hub id; a metric without one is not computed."""
 
     fid: str | None = None
-    """TorchScript Inception-v3: uint8 images (B, 3, 299, 299) -> features (B, 2048), as NVIDIA's inception.pt."""
+    """TorchScript Inception-v3: uint8 images (B, 3, H, W) -> features (B, 2048), as inception-2015-12-05.pt."""
     fvd: str | None = None
-    """TorchScript I3D: videos (B, 3, T, 224, 224) in [-1, 1] -> features (B, 400), as i3d_torchscript.pt."""
+    """TorchScript I3D: videos (B, 3, T, H, W) -> features (B, 400), as i3d_torchscript.pt."""
     clip: str | None = None
     """CLIP model for transformers, as openai/clip-vit-base-patch32."""
     qalign: str | None = None
@@ -64,8 +65,8 @@ def measure_quality(jobs: Sequence[Job], settings: QualitySettings) -> dict[str,
         if weights is None:
             continue
         try:
-            results |= compute()
-        except (ValueError, OSError, ImportError, RuntimeError) as error:
+            results |= {metric: entry | {"weights": weights} for metric, entry in compute().items()}
+        except Exception as error:  # what a model's own code raises is its own affair: the report must come out
             results[name] = {"reason": f"{name} could not be computed with weights {weights}: {_first_line(error)}"}
     return results
 
@@ -79,13 +80,29 @@ def spread_frames(
 
 
 def gaussian_of_images(images: Iterable[np.ndarray], network: nn.Module, device: torch.device) -> Gaussian:
-    """Gaussian of the features of batches of uint8 images (B, H, W, 3)."""
-    return Gaussian.of(np.concatenate([_features(network, _inception_input(batch), device) for batch in images]))
+    """Gaussian of the features of batches of uint8 images (B, H, W, 3).
+
+    The released Inception resizes images itself and gives class probabilities unless asked for features; a network
+    without that switch gets images of 299 x 299 and must give features.
+    """
+    switches = _switches(network, return_features=True)
+    prepare = _channels_first if switches else _inception_input
+    return Gaussian.of(np.concatenate([_features(network, prepare(batch), device, switches) for batch in images]))
 
 
 def gaussian_of_videos(videos: Iterable[np.ndarray], network: nn.Module, device: torch.device) -> Gaussian:
-    """Gaussian of the features of uint8 videos (N, H, W, 3)."""
-    return Gaussian.of(np.concatenate([_features(network, _i3d_input(video), device) for video in videos]))
+    """Gaussian of the features of uint8 videos (N, H, W, 3).
+
+    The released I3D scales and resizes videos itself and gives class probabilities unless asked for features; a
+    network without these switches gets 224 x 224 videos in [-1, 1] and must give features.
+    """
+    switches = _switches(network, rescale=True, resize=True, return_features=True)
+    features = []
+    for video in videos:
+        frames = spread_frames(video, FVD_FRAMES)
+        batch = _channels_first(frames).float().movedim(0, 1)[None] if switches else _i3d_input(frames)
+        features.append(_features(network, batch, device, switches))
+    return Gaussian.of(np.concatenate(features))
 
 
 def load_torchscript(path: str, what: str) -> nn.Module:
@@ -109,8 +126,11 @@ def _frechet(jobs: Sequence[Job], fit: Callable[[Iterable[np.ndarray]], Gaussian
     references = [job.reference for job in jobs if job.reference is not None]
     if len(references) < 2:
         raise ValueError(f"it compares with reference videos, and there are {len(references)}")
-    generated, real = fit(_readable([job.video for job in jobs])), fit(_readable(references))
+    unread: list[Path] = []
+    generated, real = (fit(_frames(paths, unread)) for paths in ([job.video for job in jobs], references))
     note = f"{generated.count} and {real.count} samples of {len(real.mean)} dimensions"
+    if unread:
+        note += f"; {len(unread)} videos could not be read"
     if min(generated.count, real.count) <= len(real.mean):
         note += "; too few for an unbiased value: compare only runs of the same size"
     return {"value": frechet_distance(generated, real), "note": note}
@@ -137,7 +157,7 @@ def _clip_score(jobs: Sequence[Job], settings: QualitySettings) -> dict[str, Any
             output = model(**inputs.to(device))
         image, text = (value / value.norm(dim=-1, keepdim=True) for value in (output.image_embeds, output.text_embeds))
         scores.append(100 * float((image @ text.T).clamp(min=0).mean()))
-    return _mean(scores)
+    return _mean(scores, len(jobs))
 
 
 def _qalign(jobs: Sequence[Job], settings: QualitySettings) -> dict[str, dict[str, Any]]:
@@ -161,7 +181,7 @@ def _qalign(jobs: Sequence[Job], settings: QualitySettings) -> dict[str, dict[st
             for name, task in (("QAlignImage", "quality"), ("QAlignAesthetic", "aesthetics")):
                 scores[name].append(_unit(model.score(pictures, task_=task, input_="image")))
             scores["QAlignVideo"].append(_unit(model.score([pictures], task_="quality", input_="video")))
-    return {name: _mean(values) for name, values in scores.items()}
+    return {name: _mean(values, len(jobs)) for name, values in scores.items()}
 
 
 def _unit(score: Tensor) -> float:
@@ -169,20 +189,21 @@ def _unit(score: Tensor) -> float:
     return (float(score.float().mean()) - 1) / 4
 
 
-def _mean(scores: Sequence[float]) -> dict[str, Any]:
+def _mean(scores: Sequence[float], videos: int) -> dict[str, Any]:
     summary = summarise(scores)
     if summary is None:
         raise ValueError("no video could be read")
-    return {"value": summary.mean, "low": summary.low, "high": summary.high}
+    note = {"note": f"{len(scores)} of {videos} videos; the others cannot be read or have no caption"}
+    return {"value": summary.mean, "low": summary.low, "high": summary.high} | (note if len(scores) < videos else {})
 
 
-def _readable(paths: Sequence[Path]) -> Iterable[np.ndarray]:
-    """Frames (N, H, W, 3) of every video that can be read; the others are counted by the report already."""
+def _frames(paths: Sequence[Path], unread: list[Path]) -> Iterable[np.ndarray]:
+    """Frames (N, H, W, 3) of videos, one video at a time; those that cannot be read are added to `unread`."""
     for path in paths:
         try:
             yield read_clip(path).frames
         except VideoError:
-            continue
+            unread.append(path)
 
 
 def _sampled(clips: Iterable[np.ndarray]) -> Iterable[np.ndarray]:
@@ -190,25 +211,38 @@ def _sampled(clips: Iterable[np.ndarray]) -> Iterable[np.ndarray]:
         yield spread_frames(frames, FRAMES_PER_VIDEO)
 
 
+def _switches(network: nn.Module, **wanted: bool) -> dict[str, bool]:
+    """The arguments asked for if the network's forward takes them all, else none."""
+    schema = getattr(network.forward, "schema", None)
+    names = inspect.signature(network.forward).parameters if schema is None else {a.name for a in schema.arguments}
+    return wanted if all(name in names for name in wanted) else {}
+
+
 @torch.no_grad()
-def _features(network: nn.Module, batch: Tensor, device: torch.device) -> np.ndarray:
-    output = network.to(device)(batch.to(device))
+def _features(network: nn.Module, batch: Tensor, device: torch.device, switches: dict[str, bool]) -> np.ndarray:
+    output = network.to(device)(batch.to(device), **switches)
     output = output[0] if isinstance(output, tuple | list) else output
     return output.flatten(1).float().cpu().numpy()
 
 
+def _channels_first(images: np.ndarray) -> Tensor:
+    """Images (B, 3, H, W) uint8."""
+    return torch.from_numpy(np.ascontiguousarray(images)).movedim(-1, 1)
+
+
 def _inception_input(images: np.ndarray) -> Tensor:
     """Images (B, 3, 299, 299) uint8."""
-    batch = torch.from_numpy(np.ascontiguousarray(images)).movedim(-1, 1).float()
-    batch = nn.functional.interpolate(batch, (299, 299), mode="bilinear", antialias=True, align_corners=False)
-    return batch.round().clamp(0, 255).to(torch.uint8)
+    return _resized(images, 299).round().clamp(0, 255).to(torch.uint8)
 
 
-def _i3d_input(video: np.ndarray) -> Tensor:
-    """A video (1, 3, FVD_FRAMES, 224, 224) in [-1, 1]."""
-    frames = torch.from_numpy(np.ascontiguousarray(spread_frames(video, FVD_FRAMES))).movedim(-1, 1).float()
-    frames = nn.functional.interpolate(frames, (224, 224), mode="bilinear", antialias=True, align_corners=False)
-    return (frames / 127.5 - 1).movedim(0, 1)[None]
+def _i3d_input(frames: np.ndarray) -> Tensor:
+    """A video (1, 3, N, 224, 224) in [-1, 1]."""
+    return (_resized(frames, 224) / 127.5 - 1).movedim(0, 1)[None]
+
+
+def _resized(images: np.ndarray, size: int) -> Tensor:
+    batch = _channels_first(images).float()
+    return nn.functional.interpolate(batch, (size, size), mode="bilinear", antialias=True, align_corners=False)
 
 
 def _first_line(error: Exception) -> str:
