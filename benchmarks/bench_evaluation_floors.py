@@ -1,65 +1,78 @@
-"""The COLMAP estimator's own error: worlds filmed with random cameras, estimated, compared with the truth.
+"""The pose estimators' own errors under every protocol: worlds filmed with random cameras, estimated, compared.
 
-python benchmarks/bench_evaluation_floors.py --clips 16 -o src/ucpe/evaluation/estimators/colmap_floor.json
+python benchmarks/bench_evaluation_floors.py colmap --clips 20 -o src/ucpe/evaluation/estimators/colmap_floor.json
+python benchmarks/bench_evaluation_floors.py desk --clips 100 -o src/ucpe/evaluation/estimators/desk_floor.json
 """
 
 import argparse
+import hashlib
 import json
 from pathlib import Path
 
 import numpy as np
 import torch
 
+from ucpe.evaluation.estimators import EstimatorChoice
 from ucpe.evaluation.estimators.base import Clip, EstimationFailure
-from ucpe.evaluation.estimators.colmap import ColmapEstimator
 from ucpe.evaluation.inputs import lens_family
 from ucpe.evaluation.protocols import PROTOCOLS
-from ucpe.synthesis.desk_clips import VALIDATION_SEED, random_camera
+from ucpe.evaluation.records import pose_metrics
+from ucpe.synthesis import desk_clips
 from ucpe.synthesis.worlds import World, render_clip
+from ucpe.trajectories import Trajectory
 
-FRAMES, HEIGHT, WIDTH, FPS = 16, 240, 416, 8.0
-KEPT = ("RotErr", "TransErr", "CamMC", "RPE_rot", "RPE_trans", "ATE")
+FPS = 8.0
+SIZES = {"colmap": (16, 240, 416), "desk": (desk_clips.FRAMES, desk_clips.HEIGHT, desk_clips.WIDTH)}
+KEPT = ("RotErr", "TransErr", "CamMC", "SpeedErr", "RPE_rot", "RPE_trans", "ATE")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--clips", type=int, default=16)
+    parser.add_argument("estimator", choices=SIZES)
+    parser.add_argument("--clips", type=int, default=20)
     parser.add_argument("-o", "--output", type=Path)
     options = parser.parse_args()
     torch.set_num_threads(1)
-    estimator, rows, failed = ColmapEstimator(), [], []
+    frames, height, width = SIZES[options.estimator]
+    estimator, rows, failed = EstimatorChoice(options.estimator).pose_estimator(), [], []
+    times = np.arange(frames) / FPS
     for index in range(options.clips):
-        seed = VALIDATION_SEED + 777_000 + index
+        seed = desk_clips.VALIDATION_SEED + 777_000 + index
         world, generator = World.sample(seed, kind="outdoor"), np.random.default_rng([seed, 13])
         while True:
-            _, lens, poses = random_camera(generator, FRAMES)
+            _, lens, poses = desk_clips.random_camera(generator, frames)
             metric = poses.copy()
             metric[:, :3, 3] *= world.near_depth
             if world.clearance(metric[:, :3, 3]).min() > 0.5:
                 break
-        video = render_clip(world, lens, metric, HEIGHT, WIDTH, FPS, 2, threads=1).color
+        video = render_clip(world, lens, metric, height, width, FPS, 2, threads=1).color
         try:
-            estimate = estimator.estimate(Clip(str(seed), video, np.arange(FRAMES) / FPS), lens)
+            estimate = estimator.estimate(Clip(str(seed), video, times), lens)
         except EstimationFailure as failure:
             failed.append(str(failure))
             print(seed, lens_family(lens), "failed:", failure, flush=True)
             continue
-        placed = torch.from_numpy(estimate.frames)
-        metrics = PROTOCOLS["robust"].evaluate(torch.from_numpy(poses)[placed], estimate.c2w, estimate.near_depth)
+        camera = Trajectory(torch.from_numpy(poses), lens, FPS)
+        metrics = {name: pose_metrics(camera, estimate, times, protocol) for name, protocol in PROTOCOLS.items()}
         rows.append(metrics)
-        numbers = {name: round(metrics[name], 3) for name in KEPT if name in metrics}
-        print(seed, lens_family(lens), len(placed), estimate.details.get("method"), numbers, flush=True)
-    floor = {name: [row[name] for row in rows if name in row] for name in KEPT}
+        numbers = {name: round(metrics["robust"][name], 3) for name in KEPT if name in metrics["robust"]}
+        print(seed, lens_family(lens), len(estimate.frames), estimate.details.get("method"), numbers, flush=True)
     result = {
-        "metrics": {name: round(float(np.mean(values)), 4) for name, values in floor.items()},
-        "medians": {name: round(float(np.median(values)), 4) for name, values in floor.items()},
+        "metrics": {protocol: summary(rows, protocol, np.mean) for protocol in PROTOCOLS},
+        "medians": {protocol: summary(rows, protocol, np.median) for protocol in PROTOCOLS},
         "clips": options.clips,
         "failed": len(failed),
-        "footage": f"worlds of random cameras, {FRAMES} frames of {HEIGHT} x {WIDTH}",
+        "footage": f"worlds of random cameras, {frames} frames of {height} x {width}",
+        "files": [hashlib.sha256(path.read_bytes()).hexdigest() for path in estimator.files("")],
     }
     print(json.dumps(result, indent=1))
     if options.output is not None:
         options.output.write_text(json.dumps(result, indent=1) + "\n")
+
+
+def summary(rows: list[dict[str, dict[str, float]]], protocol: str, reduce) -> dict[str, float]:
+    values = {name: [row[protocol][name] for row in rows if name in row[protocol]] for name in KEPT}
+    return {name: round(float(reduce(numbers)), 4) for name, numbers in values.items() if numbers}
 
 
 if __name__ == "__main__":

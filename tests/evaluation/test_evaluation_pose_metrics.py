@@ -64,7 +64,7 @@ def test_every_protocol_by_hand():
     assert least_squares_scale(commanded, estimated) == pytest.approx(scale)
     aligned = math.hypot(0.6 * scale, 1 - 0.2 * scale) + abs(2 - scale)
     paper = PROTOCOLS["paper"].evaluate(commanded, estimated)
-    assert paper["RotErr"] == pytest.approx(7)
+    assert paper["RotErr"] == pytest.approx(math.radians(7))
     assert paper["TransErr"] == pytest.approx(aligned)
     robust = PROTOCOLS["robust"].evaluate(commanded, estimated, near_depth=0.5, metric=True)
     assert robust["RotErr"] == pytest.approx(7 / 3)
@@ -160,12 +160,12 @@ def test_protocols_differ_as_documented_on_a_rotation_only_path():
 def test_sum_and_mean_and_units_differ_by_known_factors():
     commanded, estimated = path(5, 16), path(6, 16)
     paper, robust = (PROTOCOLS[name].evaluate(commanded, estimated) for name in ("paper", "robust"))
-    for name in ("RotErr", "TransErr", "CamMC"):
-        assert paper[name] == pytest.approx(16 * robust[name])
-        assert paper[f"{name}_mean"] == pytest.approx(robust[name])
-    assert PROTOCOLS["released"].evaluate(commanded, estimated)["RotErr"] == pytest.approx(
-        math.radians(paper["RotErr"])
-    )
+    for name, unit in (("RotErr", math.radians(1)), ("TransErr", 1), ("CamMC", 1)):
+        assert paper[name] == pytest.approx(16 * robust[name] * unit)
+        assert paper[f"{name}_mean"] == pytest.approx(robust[name] * unit)
+        assert robust[f"{name}_sum"] == pytest.approx(16 * robust[name])
+    for other in ("released", "cameractrl"):
+        assert PROTOCOLS[other].evaluate(commanded, estimated)["RotErr"] == pytest.approx(paper["RotErr"])
 
 
 def test_a_path_that_goes_the_other_way_cannot_be_scaled_to_agree():
@@ -194,7 +194,7 @@ def test_methods_of_different_length_and_rate_are_compared_at_the_same_times():
     command = motion(81, 16)
     for frames, fps in ((16, 4), (48, 8), (81, 16)):
         other = motion(frames, fps)
-        seconds = protocol.timestamps(frames, other.duration, shortest)
+        seconds = protocol.timestamps(torch.arange(frames) / fps, shortest)
         assert len(seconds) == COMMON_TIMESTAMPS
         assert seconds[-1] == 3.75
         estimated = estimate_at(other.c2w, torch.arange(frames) / fps, seconds)
@@ -204,8 +204,24 @@ def test_methods_of_different_length_and_rate_are_compared_at_the_same_times():
 
 
 def test_all_frames_are_used_where_a_protocol_says_so():
-    assert len(PROTOCOLS["released"].timestamps(81, 5.0)) == 81
-    assert len(PROTOCOLS["robust"].timestamps(1, 0.0)) == 1
+    released, uneven = PROTOCOLS["released"], torch.tensor([0.0, 0.1, 0.4, 1.0])
+    assert len(released.timestamps(torch.arange(81) / 16, 5.0)) == 81
+    assert released.timestamps(uneven, 5.0).tolist() == pytest.approx(uneven.tolist())
+    assert released.timestamps(uneven, 0.4).tolist() == pytest.approx([0.0, 0.1, 0.4])
+    even = PROTOCOLS["robust"].timestamps(uneven, 5.0)
+    assert even.tolist() == pytest.approx(np.linspace(0, 1, COMMON_TIMESTAMPS).tolist())
+
+
+def test_a_wrong_roll_turns_a_sideways_path_and_only_that():
+    """Paths are relative to the first camera: 20 degrees of roll are 2 sin(10) of a sideways path, none of a forward
+    one."""
+    rolled = rotation_exp(torch.tensor([0.0, 0.0, math.radians(20)], dtype=torch.float64))
+    for direction, share in (([1.0, 0, 0], 2 * math.sin(math.radians(10))), ([0, 0, 1.0], 0.0)):
+        commanded = poses([0, 0, 0], [[step * value for value in direction] for step in (0, 1, 2)])
+        filmed = pose_matrix(commanded[:, :3, :3] @ rolled, commanded[:, :3, 3])
+        metrics = PROTOCOLS["cameractrl"].evaluate(commanded, filmed)
+        assert metrics["TransErr"] == pytest.approx(3 * share, abs=1e-9)
+        assert metrics["RotErr"] == pytest.approx(0, abs=1e-6)
 
 
 def test_bad_input_is_named():

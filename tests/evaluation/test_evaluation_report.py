@@ -1,5 +1,6 @@
 import json
 import re
+from pathlib import Path
 
 import pytest
 
@@ -14,7 +15,9 @@ def test_a_summary_by_hand():
     assert (summary.mean, summary.median, summary.count, summary.failures) == (2, 2, 3, 2)
     assert summary.worst_case == pytest.approx((1 + 2 + 3 + 10 + 3) / 5)  # a failure never helps
     assert summarise([]) is None
-    assert summarise([4.0]).low == summarise([4.0]).high == 4.0
+    assert (summarise([4.0]).low, summarise([4.0]).high) == (None, None)  # one video says nothing about spread
+    lost = summarise([], worst=[3.0, 5.0])
+    assert (lost.mean, lost.median, lost.count, lost.failures, lost.worst_case) == (None, None, 0, 2, 4.0)
 
 
 def test_bootstrap_interval_is_repeatable_and_has_the_right_width():
@@ -37,6 +40,41 @@ def test_bootstrap_covers_the_truth_as_often_as_it_says():
         low, high = bootstrap_interval(generator.normal(1, 1, 40), resamples=400)
         covered += low < 1 < high
     assert 0.89 < covered / 200 < 0.99
+
+
+PAPER = Path(__file__).resolve().parents[2] / "../shared/paper/ucpe.tex"
+MARKS = {"firstcell": 1, "firstgraycell": 1, "secondcell": 2, "secondgraycell": 2, "thirdcell": 3, "thirdgraycell": 3}
+
+
+def published(label: str) -> list[list[str]]:
+    """Cells of the rows of a table of the paper."""
+    text = PAPER.read_text(encoding="utf-8")
+    body = text[text.index(rf"\label{{{label}}}") :]
+    body = body[body.index(r"\midrule") : body.index(r"\bottomrule")]
+    rows = [row.replace("\n", " ") for row in re.sub(r"\\(midrule|makecell\[c\]\{[^}]*\})", "", body).split(r"\\")]
+    return [[cell.strip() for cell in row.split("&")] for row in rows if row.count("&") > 2]
+
+
+@pytest.mark.skipif(not PAPER.exists(), reason="the paper is not here")
+@pytest.mark.parametrize(("table", "label"), [("1", "tbl:panshot"), ("2", "tbl:re10k"), ("D", "tbl:latency")])
+def test_quotes_are_the_papers_digit_by_digit_with_its_own_marks(table, label):
+    rows, quotes = published(label), quoted_rows(table)
+    assert len(rows) == len(quotes)
+    places = ranks(Table(tuple(rows_of_quotes(quotes))))
+    for index, (cells, quote) in enumerate(zip(rows, quotes)):
+        cells = cells[1:] if table == "1" else cells
+        method = re.sub(r"[$ ()]", "", cells[0].replace(r"\times", "x"))
+        assert method == re.sub(r"[ ()]", "", quote.method)
+        for cell, (name, value) in zip(cells[1:], quote.metrics.items()):
+            number = re.search(r"[\d.]+$", cell).group()
+            assert float(number) == value, (quote.method, name)
+            mark = re.match(r"\\(\w+) ", cell)
+            if table != "D":
+                assert places.get((index, name)) == (MARKS[mark.group(1)] if mark else None), (quote.method, name)
+        if table == "1":
+            assert cells[-1].split()[-1] == quote.parameters
+        if table == "D":
+            assert cells[-1].replace(r"\(", "").replace(r"\)", "").replace(r"\times", "x") == quote.group
 
 
 @pytest.mark.parametrize(
@@ -100,7 +138,7 @@ def test_quoted_tables_are_complete_and_named():
         quoted_rows("3")
 
 
-def results(label: str, protocol: str, value: float, failures: bool = False) -> dict:
+def results(label: str, protocol: str, value: float, failures: bool = False, estimator: str = "colmap") -> dict:
     summary = {"mean": value, "low": value, "high": value, "worst_case": 2 * value}
     return {
         "label": label,
@@ -109,8 +147,12 @@ def results(label: str, protocol: str, value: float, failures: bool = False) -> 
         "summary": {"pose": {"RotErr": summary}},
         "quality": {"FID": {"reason": "FID could not be computed: no file"}},
         "counts": {"videos": 4, "pose": {"measured": 3, "attempted": 4}},
-        "failures": [{"name": "x"}] if failures else [],
+        "failures": [{"name": "x", "part": "pose"}] if failures else [],
         "floors": {},
+        "estimators": {"pose": {"name": estimator}, "calibrator": None},
+        "measuring": {"duration": None},
+        "videos": [{"name": name} for name in "xyzw"],
+        "notes": ["something about the input"],
     }
 
 
@@ -123,8 +165,21 @@ def test_comparison_shows_failures_reasons_and_quotes():
     assert "FID could not be computed" in notes
     assert "radians" in notes
     assert "worst case" in notes
+    assert "a: something about the input" in notes
+    assert "own error of colmap (pose) under this protocol is not known" in notes
     places = ranks(table)
     assert (places[0, "RotErr"], places[2, "RotErr"]) == (1, 2)
+
+
+def test_runs_of_other_estimators_or_other_videos_say_so():
+    table = comparison([results("a", "robust", 1.0), results("b", "robust", 2.0, estimator="vipe")])
+    assert not ranks(table)
+    assert any("estimators" in note for note in table.notes)
+    other = results("b", "robust", 2.0)
+    other["videos"] = other["videos"][:3]
+    table = comparison([results("a", "robust", 1.0), other])
+    assert ranks(table)
+    assert any("different videos (4, 3, 3 in common)" in note for note in table.notes)
 
 
 def test_different_protocols_are_not_ranked_against_each_other():

@@ -33,7 +33,7 @@ class Evaluate:
     realestate10k: Path | None = None
     """Folder of RealEstate10K pose files, instead of --cameras: the paper's setting (100 degrees, 81 frames)."""
     normalization: Path | None = None
-    """traj_normalization.txt with the factor on RealEstate10K translations."""
+    """File with the factor on RealEstate10K translations. [default: traj_normalization.txt among the pose files]"""
     reference: Path | None = None
     """Folder of real videos with the same names: the paper's ground truth for orientation and lens, FID and FVD."""
     captions: Path | None = None
@@ -94,7 +94,7 @@ def evaluate(options: Evaluate) -> None:
     from ucpe.evaluation.report.tables import markdown
     from ucpe.evaluation.report.write import run_table, write_report
 
-    jobs = find_jobs(options)
+    jobs, notes = find_jobs(options)
     settings = run.EvaluationSettings(
         pose=_choice(options.pose, options.pose_results),
         calibrator=_choice(options.calibrator, options.calibrator_results, options.calibrator_weights),
@@ -116,8 +116,9 @@ def evaluate(options: Evaluate) -> None:
             jobs,
             options.output,
             settings,
-            quality=measure_quality(jobs, weights),
+            quality=lambda: measure_quality(jobs, weights),
             progress=lambda done, total, name: bar.update(task, completed=done, description=name[:40]),
+            notes=notes,
         )
         bar.update(task, completed=len(jobs), description="measured")
     paths = write_report(options.output, jobs, options.against)
@@ -127,35 +128,57 @@ def evaluate(options: Evaluate) -> None:
     console.print(f"wrote {options.output / 'results.json'}, {', '.join(path.name for path in paths)}")
 
 
-def find_jobs(options: Evaluate) -> list[Job]:
-    """Videos paired with cameras as the options say."""
+def find_jobs(options: Evaluate) -> tuple[list[Job], list[str]]:
+    """Videos paired with cameras as the options say, and what a reader of the results must know about the pairs."""
     import json
     from dataclasses import replace
 
     from ucpe.evaluation import inputs
+    from ucpe.evaluation.run import shortened
     from ucpe.lenses import load_lens
+    from ucpe.trajectories.formats.captioned import read_panshot
 
     given = [name for name in ("cameras", "dataset", "realestate10k") if getattr(options, name) is not None]
     if len(given) != 1:
         raise ValueError(f"say what the cameras are with one of --cameras, --dataset, --realestate10k; got {given}")
+    for name, needed in (("lens", "cameras"), ("gravity", "cameras"), ("normalization", "realestate10k")):
+        if getattr(options, name) is not None and given != [needed]:
+            raise ValueError(f"--{name} goes with --{needed}, not with --{given[0]}")
+    notes, unused = [], []
     if options.dataset is not None:
         jobs = inputs.jobs_of_dataset(options.videos, options.dataset, options.split)
+        names = {camera.video.stem for camera in read_panshot(options.dataset, options.split) if camera.video}
+        unused = sorted(names - {job.name for job in jobs})
     elif options.realestate10k is not None:
-        factor = 1.0 if options.normalization is None else inputs.read_normalization(options.normalization)
+        file = options.normalization or options.realestate10k / inputs.NORMALIZATION_FILE
+        factor = inputs.read_normalization(file) if options.normalization or file.is_file() else 1.0
         jobs = inputs.jobs_of_realestate(options.videos, options.realestate10k, factor)
+        notes.append(f"RealEstate10K setting: first 81 poses, 100° pinhole, translations times {factor:.6g}.")
+        unused = inputs.cameras_without_video(options.realestate10k, jobs, ".txt")
+        unused = [name for name in unused if f"{name}.txt" != inputs.NORMALIZATION_FILE]
     else:
         assert options.cameras is not None
         lens = None if options.lens is None else load_lens(options.lens)
-        jobs = inputs.jobs_of_folder(
-            options.videos, options.cameras, reference=options.reference, lens=lens, gravity=options.gravity
-        )
+        jobs = inputs.jobs_of_folder(options.videos, options.cameras, lens=lens, gravity=options.gravity)
+        if options.cameras.is_dir():
+            unused = inputs.cameras_without_video(options.cameras, jobs)
+    if options.reference is not None:
+        jobs = inputs.with_references(jobs, options.reference)
+    if options.against == "reference" and not any(job.reference for job in jobs):
+        raise ValueError("--against reference needs reference videos (--reference, or a --dataset that holds its own)")
+    if unused and options.videos.is_dir():
+        notes.append(f"{len(unused)} cameras have no video and are not counted: {shortened(unused)}.")
     if options.captions is not None:
         captions = json.loads(options.captions.read_text(encoding="utf-8"))
         jobs = [replace(job, caption=captions.get(job.name, job.caption)) for job in jobs]
-    return jobs
+    return jobs, notes
 
 
 def _choice(name: str, results: Path | None = None, weights: str | None = None) -> EstimatorChoice | None:
     from ucpe.evaluation.estimators import EstimatorChoice
 
-    return None if name == "none" else EstimatorChoice(name, results, weights)
+    if name == "none":
+        if results is not None or weights is not None:
+            raise ValueError("results or weights are given for an estimator that is not chosen (--pose, --calibrator)")
+        return None
+    return EstimatorChoice(name, results, weights)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +15,7 @@ from ucpe.trajectories.formats import recognise
 from ucpe.trajectories.formats.captioned import is_demo, read_demo, read_near_depths, read_panshot
 from ucpe.video import VideoError, read_video
 
-VIDEO_SUFFIXES = (".mp4", ".mov", ".mkv", ".webm", ".avi", ".gif")
+VIDEO_SUFFIXES = (".mp4", ".m4v", ".mov", ".mkv", ".webm", ".avi", ".gif")
 
 GRAVITY_FORMATS = ("ucpe", "panshot")
 """Formats whose worlds have the vertical along y; in others pitch and roll are not known."""
@@ -25,6 +25,9 @@ REALESTATE_LENS = Pinhole(xfov=100.0)
 
 REALESTATE_FRAMES = 81
 """Frames of the paper's RealEstate10K setting."""
+
+NORMALIZATION_FILE = "traj_normalization.txt"
+"""Name of the released file with the factor on RealEstate10K translations."""
 
 
 @dataclass(frozen=True)
@@ -60,18 +63,32 @@ def jobs_of_folder(
     a known vertical; by default that follows from the format.
     """
     paths = find_videos(videos)
-    references = reference_videos(reference)
     cameras = Path(cameras)
     if cameras.is_file() and is_demo(cameras):
-        return _demo_jobs(paths, cameras, references)
-    jobs = []
-    for path in paths:
-        source = cameras if cameras.is_file() else _camera_file(cameras, path.stem)
-        known = recognise(source).name in GRAVITY_FORMATS if gravity is None else gravity
-        jobs.append(
-            Job(path.stem, path, Trajectory.load(source, lens=lens), known, reference=references.get(path.stem))
-        )
-    return jobs
+        if lens is not None or gravity is not None:
+            raise ValueError(f"{cameras} is a released demo file, which says itself what its lenses and vertical are")
+        jobs = _demo_jobs(paths, cameras)
+    else:
+        jobs = []
+        for path in paths:
+            source = cameras if cameras.is_file() else _camera_file(cameras, path.stem)
+            known = recognise(source).name in GRAVITY_FORMATS if gravity is None else gravity
+            jobs.append(Job(path.stem, path, Trajectory.load(source, lens=lens), known))
+    return jobs if reference is None else with_references(jobs, reference)
+
+
+def with_references(jobs: Sequence[Job], folder: str | Path) -> list[Job]:
+    """Jobs with the videos of the same names in a folder as references; a name that is missing there has none."""
+    references = {path.stem: path for path in find_videos(folder)}
+    if not any(job.name in references for job in jobs):
+        raise ValueError(f"no video in {folder} is named like one to evaluate, as {jobs[0].video.name}")
+    return [replace(job, reference=references.get(job.name)) for job in jobs]
+
+
+def cameras_without_video(folder: str | Path, jobs: Sequence[Job], suffix: str = "") -> list[str]:
+    """Names of the cameras in a folder that no video was paired with."""
+    names = {path.stem if path.is_file() else path.name for path in Path(folder).glob(f"*{suffix}")}
+    return sorted(name for name in names - {job.name for job in jobs} if not name.startswith("."))
 
 
 def jobs_of_dataset(videos: str | Path, root: str | Path, split: str = "test") -> list[Job]:
@@ -94,7 +111,10 @@ def jobs_of_realestate(
     jobs = []
     for path in find_videos(videos):
         source = _camera_file(Path(poses), path.stem)
-        camera = Trajectory.load(source, lens=REALESTATE_LENS)[:frames].relative_to_first().scaled(normalization)
+        recorded = Trajectory.load(source, lens=REALESTATE_LENS)
+        if len(recorded) < frames:
+            raise ValueError(f"{source} has {len(recorded)} poses; the setting of the paper takes the first {frames}")
+        camera = recorded[:frames].relative_to_first().scaled(normalization)
         jobs.append(Job(path.stem, path, Trajectory(camera.c2w, REALESTATE_LENS), gravity=False))
     return jobs
 
@@ -137,11 +157,6 @@ def find_videos(folder: str | Path) -> list[Path]:
     return paths
 
 
-def reference_videos(folder: str | Path | None) -> dict[str, Path]:
-    """Reference videos by name; none without a folder."""
-    return {} if folder is None else {path.stem: path for path in find_videos(folder)}
-
-
 def lens_family(lens: Lens) -> str:
     """The paper's family whose ranges a UCM lens falls in or is nearest to; the model's name for other lenses."""
     if isinstance(lens, Pinhole):
@@ -164,15 +179,19 @@ def lens_family(lens: Lens) -> str:
     return min(FAMILIES, key=distance)
 
 
-def _demo_jobs(paths: list[Path], demo: Path, references: dict[str, Path]) -> list[Job]:
-    near = next(iter(_beside(demo, "near_plane_depth-*.jsonl")), None)
-    factor = next(iter(_beside(demo, "traj_normalization.txt")), None)
+def _demo_jobs(paths: list[Path], demo: Path) -> list[Job]:
+    factor = next(iter(_beside(demo, NORMALIZATION_FILE)), None)
+    near_depths: dict[str, float] = {}
+    for file in _beside(demo, "near_plane_depth-*.jsonl"):
+        near_depths |= read_near_depths(file)
     cameras = read_demo(
         demo,
         folders=[folder for folder in (demo.parent, *demo.parent.parent.iterdir()) if folder.is_dir()],
-        near_depths=None if near is None else read_near_depths(near),
+        near_depths=near_depths,
         realestate_scale=1.0 if factor is None else read_normalization(factor),
     )
+    if factor is None and any(camera.pose.suffix != ".npy" for camera in cameras):
+        raise ValueError(f"{demo} lists RealEstate10K paths, whose scale needs a {NORMALIZATION_FILE} beside it")
     if len(cameras) != len(paths):
         raise ValueError(f"{demo} lists {len(cameras)} cameras for {len(paths)} videos; they are paired in order")
     return [
@@ -182,7 +201,6 @@ def _demo_jobs(paths: list[Path], demo: Path, references: dict[str, Path]) -> li
             camera.trajectory(frames=REALESTATE_FRAMES),
             camera.pose.suffix == ".npy",
             camera.caption,
-            references.get(path.stem),
         )
         for path, camera in zip(paths, cameras)
     ]

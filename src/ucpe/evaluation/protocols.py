@@ -55,11 +55,16 @@ class Protocol:
     odometry: bool = False
     """Whether Sim3 ATE, RPE and SpeedErr are added."""
 
-    def timestamps(self, frames: int, duration: float, largest: float | None = None) -> Tensor:
-        """Times in seconds at which both paths are compared; `largest` ends them early, for all methods alike."""
-        end = duration if largest is None else min(duration, largest)
-        count = self.frames or max(round(frames * end / duration), 1) if duration > 0 else 1
-        return torch.linspace(0, end, count, dtype=torch.float64)
+    def timestamps(
+        self,
+        times: Tensor,  # (N,) seconds of the video's frames
+        end: float,
+    ) -> Tensor:
+        """Times (M,) in seconds at which both paths are compared, from the first frame to `end`."""
+        end = min(end, float(times[-1]))
+        if self.frames is None:
+            return times[times <= end + 1e-6].double()
+        return torch.linspace(0, end, self.frames, dtype=torch.float64)
 
     def evaluate(
         self,
@@ -114,11 +119,11 @@ PROTOCOLS: dict[str, Protocol] = {
         ),
         Protocol(
             "paper",
-            "supplement C: sums over 16 common timestamps, degrees; one least-squares scale, since it says that the "
-            "metrics do not depend on scale",
+            "supplement C: sums over 16 common timestamps, radians (as its tables are, whatever their headings say); "
+            "one least-squares scale, since it says that the metrics do not depend on scale",
             scale="least_squares",
             frames=COMMON_TIMESTAMPS,
-            angle="degrees",
+            angle="radians",
             reduction="sum",
         ),
         Protocol(

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 from time import perf_counter
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -21,20 +22,27 @@ from ucpe.evaluation.estimators.base import (
     EstimationFailure,
     PoseEstimate,
     PoseEstimator,
+    calibration_from_plain,
     calibration_to_plain,
     pose_to_plain,
 )
 from ucpe.evaluation.inputs import Job, read_clip
 from ucpe.evaluation.protocols import PROTOCOLS, Protocol, estimate_at, poses_at
+from ucpe.files import atomic_file
 from ucpe.lenses import UCM, Lens
 from ucpe.trajectories import Trajectory
 from ucpe.video import VideoError
 
-RECORD_VERSION = 1
+RECORD_VERSION = 2
 """Raised when the content of a record changes, so that old ones are measured again."""
 
 LEAST_REGISTERED = 0.5
 """Share of a video's frames that a pose estimator must place for its result to count; fewer are filtered out."""
+
+ORTHONORMAL = 1e-3
+"""How far the rotation of an estimated pose may be from orthonormal."""
+
+Estimate = TypeVar("Estimate")
 
 
 @dataclass(frozen=True)
@@ -44,6 +52,10 @@ class Measuring:
     duration: float | None = None
     """Seconds at which the common timestamps end, for comparing methods of different lengths."""
     least_registered: float = LEAST_REGISTERED
+
+    def __post_init__(self) -> None:
+        if self.duration is not None and not self.duration > 0:
+            raise ValueError(f"the duration to compare must be above 0 seconds, got {self.duration:g}")
 
 
 def measure(
@@ -57,6 +69,7 @@ def measure(
         "family": job.family,
         "gravity": job.gravity,
         "lens": job.camera.lens.to_dict() if not job.camera.lens.batch_shape else {"model": job.camera.lens.kind},
+        "seconds_of_path": round(job.camera.duration, 6),
     }
     try:
         clip = read_clip(job.video, job.name)
@@ -74,7 +87,7 @@ def measure(
         "frames": len(clip.frames),
         "height": clip.height,
         "width": clip.width,
-        "seconds_of_video": round(clip.duration, 6),
+        "seconds_of_video": round(float(frame_times(job.camera, clip)[-1]), 6),
     }
     camera = camera_of_clip(job.camera, clip)
     if pose is not None:
@@ -114,16 +127,16 @@ def record_key(job: Job, pose: PoseEstimator | None, calibrator: Calibrator | No
         "gravity": job.gravity,
         "pose": None if pose is None else pose.describe(),
         "calibrator": None if calibrator is None else calibrator.describe(),
+        "files": [_digest(path) for estimator in (pose, calibrator) if estimator for path in estimator.files(job.name)],
         "measuring": [measuring.duration, measuring.least_registered],
     }
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 
 def write_json(path: Path, content: Any) -> None:
-    """Write JSON under a temporary name, then rename."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    temporary.write_text(json.dumps(content, indent=1, allow_nan=False) + "\n", encoding="utf-8")
-    os.replace(temporary, path)
+    """Write JSON, whole or not at all."""
+    with atomic_file(path) as temporary:
+        temporary.write_text(json.dumps(content, indent=1, allow_nan=False) + "\n", encoding="utf-8")
 
 
 def _measure_poses(
@@ -131,7 +144,9 @@ def _measure_poses(
 ) -> dict[str, Any]:
     result: dict[str, Any] = {"attempted": len(clip.frames), "registered": 0}
     try:
-        estimate = estimator.estimate(clip, camera.lens)
+        if len(job.camera) < 2:
+            raise EstimationFailure("the commanded path has one frame, so it says nothing about motion")
+        estimate = _estimated(lambda: estimator.estimate(clip, camera.lens))
         _check_estimate(estimate, len(clip.frames))
         result |= {"registered": len(estimate.frames), "estimate": pose_to_plain(estimate)}
         if len(estimate.frames) < max(measuring.least_registered * len(clip.frames), 2):
@@ -159,7 +174,8 @@ def pose_metrics(
     duration: float | None = None,
 ) -> dict[str, float]:
     """Metrics of an estimate of some frames of a video against its commanded camera."""
-    seconds = protocol.timestamps(len(times), min(float(times[-1]), camera.duration), duration)
+    end = camera.duration if duration is None else min(camera.duration, duration)
+    seconds = protocol.timestamps(torch.from_numpy(times), end)
     estimated = estimate_at(estimate.c2w, torch.from_numpy(times[estimate.frames]), seconds)
     return protocol.evaluate(poses_at(camera, seconds), estimated, estimate.near_depth, estimate.metric)
 
@@ -167,15 +183,18 @@ def pose_metrics(
 def _measure_calibration(job: Job, clip: Clip, camera: Trajectory, calibrator: Calibrator) -> dict[str, Any]:
     result: dict[str, Any] = {"attempted": len(clip.frames), "model": calibrator.model}
     try:
-        estimate = calibrator.estimate(clip)
+        estimate = _estimated(lambda: calibrator.estimate(clip))
+        wanted = commanded_calibration(camera, calibrator.model, clip.height, clip.width, gravity=job.gravity)
+        # What is seen after the end of the path was not commanded.
+        wanted = wanted.rows(frame_times(job.camera, clip) <= max(job.camera.duration, 0) + 1e-6)
+        metrics = _estimated(lambda: calibration_errors(estimate, wanted))
     except EstimationFailure as failure:
         uninformed = _uninformed_calibration(job, calibrator, clip)
         return result | {"status": "failed", "reason": str(failure), "uninformed": uninformed}
-    wanted = commanded_calibration(camera, calibrator.model, clip.height, clip.width, gravity=job.gravity)
     return result | {
         "status": "ok",
         "estimate": calibration_to_plain(estimate),
-        "metrics": calibration_errors(estimate, wanted),
+        "metrics": metrics,
         "fit_rms": _finite(wanted.details.get("fit_rms")),
     }
 
@@ -188,8 +207,6 @@ def _measure_reference(
     measuring: Measuring,
 ) -> dict[str, Any]:
     """The same measurements of the reference video, and the video's calibration against the reference's."""
-    from ucpe.evaluation.estimators.base import calibration_from_plain
-
     assert job.reference is not None
     try:
         clip = read_clip(job.reference, job.name)
@@ -218,10 +235,8 @@ def _same_times(
     if frames == reference_frames:
         return estimate, reference
     shares = estimate.frames * ((reference_frames - 1) / max(frames - 1, 1))
-    nearest = np.abs(reference.frames[None] - shares[:, None]).argmin(1)
-    lens = {name: values[nearest] for name, values in reference.lens.items()}
-    moved = Calibration(reference.model, estimate.frames, reference.pitch[nearest], reference.roll[nearest], lens)
-    return estimate, moved
+    nearest = reference.rows(np.abs(reference.frames[None] - shares[:, None]).argmin(1))
+    return estimate, replace(nearest, frames=estimate.frames)
 
 
 def _uninformed_poses(job: Job, measuring: Measuring) -> dict[str, dict[str, float]]:
@@ -245,9 +260,21 @@ def _uninformed_calibration(job: Job, calibrator: Calibrator, clip: Clip | None)
     return calibration_errors(guess, wanted)
 
 
+def _estimated(estimate: Callable[[], Estimate]) -> Estimate:
+    """What an estimator says; whatever goes wrong inside it is this video's failure, not the run's."""
+    try:
+        return estimate()
+    except (ValueError, RuntimeError, OSError) as error:
+        raise EstimationFailure((str(error).strip().splitlines() or [type(error).__name__])[0][:300]) from None
+
+
 def _check_estimate(estimate: PoseEstimate, frames: int) -> None:
     if not torch.isfinite(estimate.c2w).all():
         raise EstimationFailure("the estimator returned poses that are not finite")
+    rotation = estimate.c2w[:, :3, :3].double()
+    mirrored = torch.linalg.det(rotation) < 0
+    if ((rotation.mT @ rotation - torch.eye(3)).abs().amax((1, 2)) > ORTHONORMAL).any() or mirrored.any():
+        raise EstimationFailure("the estimator returned poses whose upper left 3 x 3 is no rotation")
     numbers = estimate.frames
     if len(numbers) == 0 or numbers.min() < 0 or numbers.max() >= frames or (np.diff(numbers) <= 0).any():
         raise EstimationFailure(f"the estimator returned frame numbers that do not fit a video of {frames} frames")
@@ -260,12 +287,15 @@ def _finite(value: float | None) -> float | None:
 def _digest(path: Path) -> str | None:
     if not path.is_file():
         return None
-    with open(path, "rb") as file:
-        return _sha(file)
+    status = path.stat()
+    return _sha(path, status.st_size, status.st_mtime_ns)
 
 
-def _sha(file: Any) -> str:
+@cache
+def _sha(path: Path, size: int, changed: int) -> str:
+    """Digest of a file's content, which is read once as long as its size and time stay."""
     digest = hashlib.sha256()
-    while block := file.read(1 << 20):
-        digest.update(block)
+    with open(path, "rb") as file:
+        while block := file.read(1 << 20):
+            digest.update(block)
     return digest.hexdigest()

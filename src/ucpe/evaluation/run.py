@@ -24,11 +24,17 @@ from ucpe.evaluation.protocols import PROTOCOLS, find_protocol
 from ucpe.evaluation.records import Measuring, measure, record_key, write_json
 from ucpe.evaluation.statistics import Summary, summarise
 
-FORMAT = "ucpe-evaluation-1"
+FORMAT = "ucpe-evaluation-2"
 """Name and version of the layout of results.json."""
+
+EARLY = 0.9
+"""Share of its path's duration below which a video is reported as ending early."""
 
 BOOKKEEPING = ("speed",)
 """Numbers in a record that are no errors; they are averaged but have no worst case."""
+
+NEEDS_UNITS = ("speed", "SpeedErr")
+"""Numbers that only some estimators give; they have no worst case unless some video has them."""
 
 
 @dataclass(frozen=True)
@@ -51,12 +57,14 @@ def evaluate(
     jobs: Sequence[Job],
     output: str | Path,
     settings: EvaluationSettings | None = None,
-    quality: dict[str, Any] | None = None,
+    quality: Callable[[], dict[str, Any]] | None = None,
     progress: Callable[[int, int, str], None] | None = None,
+    notes: Sequence[str] = (),
 ) -> dict[str, Any]:
     """Measure all videos and write `results.json` to `output`; what an earlier run with the same settings did is kept.
 
-    `quality` holds dataset-level metrics to store beside (see `ucpe.evaluation.quality`). Returns the results.
+    `quality` computes dataset-level metrics to store beside (see `ucpe.evaluation.quality`), after the videos are
+    measured. `notes` are what a reader must know about the input. Returns the results.
     """
     settings, output = settings or EvaluationSettings(), Path(output)
     find_protocol(settings.protocol)
@@ -82,7 +90,8 @@ def evaluate(
         write_json(folder / f"{job.name}.json", {"key": key, "record": record})
         if progress is not None:
             progress(len(records), len(jobs), job.name)
-    results = assemble([records[job.name] for job in jobs], settings, pose, calibrator, quality)
+    metrics = {} if quality is None else quality()
+    results = assemble([records[job.name] for job in jobs], settings, pose, calibrator, metrics, notes)
     write_json(output / "results.json", results)
     return results
 
@@ -93,6 +102,7 @@ def assemble(
     pose: PoseEstimator | None,
     calibrator: Calibrator | None,
     quality: dict[str, Any] | None = None,
+    notes: Sequence[str] = (),
 ) -> dict[str, Any]:
     """Results of a run from the records of its videos, as plain data."""
     families = sorted({record["family"] for record in records})
@@ -111,6 +121,7 @@ def assemble(
         "floors": floors(records, settings, pose, calibrator),
         "counts": counts(records),
         "failures": failures(records),
+        "notes": [*notes, *remarks(records)],
         "summary": summaries(records, settings),
         "families": {
             family: summaries([record for record in records if record["family"] == family], settings)
@@ -148,14 +159,15 @@ def floors(
     references = [record["reference"] for record in records if record.get("reference", {}).get("status") == "read"]
     measured = summaries([{"family": "", **reference} for reference in references], settings) if references else None
     result: dict[str, Any] = {}
-    for part, name, estimator in (("pose", "pose", pose), ("calibration", "commanded", calibrator)):
-        own: dict[str, float] | None = estimator.floor() if estimator is not None else None
+    shipped = (pose and pose.floor(settings.protocol), calibrator and calibrator.floor())
+    for part, name, own in (("pose", "pose", shipped[0]), ("calibration", "commanded", shipped[1])):
         if measured and measured[name]:
-            metrics = {metric: summary["mean"] for metric, summary in measured[name].items()}
+            metrics = {
+                metric: summary["mean"] for metric, summary in measured[name].items() if summary["mean"] is not None
+            }
             result[part] = {"source": f"{len(references)} reference videos", "metrics": metrics}
         elif own is not None:
-            comparable = part == "calibration" or settings.protocol == "robust"
-            result[part] = {"source": "shipped with the estimator", "metrics": own if comparable else {}}
+            result[part] = {"source": "shipped with the estimator", "metrics": own}
     return result
 
 
@@ -182,13 +194,56 @@ def counts(records: Sequence[dict[str, Any]]) -> dict[str, Any]:
 
 
 def failures(records: Sequence[dict[str, Any]]) -> list[dict[str, str]]:
-    """Every video that something could not be measured of, and why."""
-    return [
-        {"name": record["name"], "part": part, "status": record[part]["status"], "reason": record[part]["reason"]}
+    """Every video, or reference video, that something could not be measured of, and why."""
+    found = []
+    for record in records:
+        reference = record.get("reference", {})
+        parts: dict[str, dict[str, Any]]
+        parts = {name: record[name] for name in ("pose", "calibration") if name in record} or {"video": record}
+        parts |= {f"reference {name}": reference[name] for name in ("pose", "calibration") if name in reference}
+        parts |= {"reference": reference} if reference else {}
+        found += [
+            {"name": record["name"], "part": name, "status": part["status"], "reason": part["reason"]}
+            for name, part in parts.items()
+            if part["status"] not in ("ok", "read")
+        ]
+    return found
+
+
+def remarks(records: Sequence[dict[str, Any]]) -> list[str]:
+    """What a reader must know about videos that were measured, but not like the others."""
+    found = []
+    references = sum("reference" in record for record in records)
+    if 0 < references < len(records):
+        found.append(f"Only {references} of {len(records)} videos have a reference video.")
+    early = [
+        f"{record['name']} after {record['seconds_of_video']:.2f} of {record['seconds_of_path']:.2f} s"
         for record in records
-        for part in ("pose", "calibration")
-        if part in record and record[part]["status"] != "ok"
+        if record["status"] == "read" and record["seconds_of_video"] < EARLY * record["seconds_of_path"]
     ]
+    if early:
+        found.append(
+            f"{len(early)} of {len(records)} videos end before their paths do, and are compared only up to there: "
+            + shortened(early)
+            + "."
+        )
+    for part, what in (("pose", "pose"), ("calibration", "orientation and lens")):
+        measured = [record[part] for record in records if record.get(part, {}).get("status") == "ok"]
+        rows = [entry["metrics"].get("robust", entry["metrics"]) for entry in measured]
+        counts = Counter(name for row in rows for name in row if not name.endswith(("_sum", "_mean")))
+        missing = [f"{name} {count}" for name, count in sorted(counts.items()) if count < len(rows)]
+        if missing:
+            found.append(
+                f"Some {what} metrics do not exist for some of the {len(rows)} videos (no commanded translation, or a "
+                f"lens that the estimator's model cannot express); videos behind each: {', '.join(missing)}."
+            )
+    return found
+
+
+def shortened(names: Sequence[str], most: int = 5) -> str:
+    """Names as a list, of which only the first are shown."""
+    rest = [f"and {len(names) - most} more"] if len(names) > most else []
+    return ", ".join([*names[:most], *rest])
 
 
 def versions() -> dict[str, str]:
@@ -216,7 +271,7 @@ def load_results(path: str | Path) -> dict[str, Any]:
     except json.JSONDecodeError as error:
         raise ValueError(f"{path}: not JSON ({error})") from None
     if not isinstance(results, dict) or results.get("format") != FORMAT:
-        raise ValueError(f"{path}: not written by `ucpe evaluate` (expected format {FORMAT})")
+        raise ValueError(f"{path}: not written by this version of `ucpe evaluate` (expected format {FORMAT})")
     return results
 
 
@@ -242,7 +297,8 @@ def _metric_values(
     measured = [metrics_of(entry) for entry in entries if entry["status"] == "ok"]
     uninformed = [entry["uninformed"] for entry in entries if entry["status"] != "ok"]
     uninformed = [entry[protocol] if protocol else entry for entry in uninformed]
-    names = sorted({name for row in measured for name in row})
+    names = sorted({name for row in measured or uninformed for name in row})
+    names = names if measured else [name for name in names if name not in NEEDS_UNITS]
     return {
         name: (
             [row[name] for row in measured if name in row],

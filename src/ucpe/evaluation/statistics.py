@@ -18,11 +18,12 @@ LEVEL = 0.95
 class Summary:
     """A metric over videos."""
 
-    mean: float
-    low: float
-    high: float
-    """95 % bootstrap interval of the mean over the videos that could be measured."""
-    median: float
+    mean: float | None
+    """Over the videos that could be measured; None if there is none."""
+    low: float | None
+    high: float | None
+    """95 % bootstrap interval of that mean; None for fewer than two videos, which say nothing about their spread."""
+    median: float | None
     count: int
     """Videos that could be measured."""
     failures: int
@@ -34,18 +35,18 @@ def summarise(values: Sequence[float], worst: Sequence[float] = (), seed: int = 
     """Summary of a metric over the videos measured and those that failed, whose worst-case values are given.
 
     A failure counts as its own worst-case value or the largest value measured, whichever is larger; values for which
-    more is better must be negated by the caller. None if nothing was measured.
+    more is better must be negated by the caller. None if there is no video at all.
     """
     measured = np.asarray(values, np.float64)
-    if len(measured) == 0:
+    if len(measured) + len(worst) == 0:
         return None
-    low, high = bootstrap_interval(measured, seed)
-    failed = np.maximum(np.asarray(worst, np.float64), measured.max()) if len(worst) else np.zeros(0)
+    low, high = bootstrap_interval(measured, seed) if len(measured) > 1 else (None, None)
+    failed = np.maximum(np.asarray(worst, np.float64), measured.max(initial=-np.inf))
     return Summary(
-        mean=float(measured.mean()),
+        mean=float(measured.mean()) if len(measured) else None,
         low=low,
         high=high,
-        median=float(np.median(measured)),
+        median=float(np.median(measured)) if len(measured) else None,
         count=len(measured),
         failures=len(failed),
         worst_case=float(np.concatenate([measured, failed]).mean()),

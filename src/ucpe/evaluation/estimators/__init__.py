@@ -32,6 +32,13 @@ CALIBRATORS = {
 """Calibrators by name."""
 
 
+TAKES_WEIGHTS = ("geocalib", "desk")
+"""Estimators that can be given other weights."""
+
+TAKES_RESULTS = {"vipe": "results", "stored": "folder"}
+"""Estimators that read the results of an earlier run, and the argument for their folder."""
+
+
 @dataclass(frozen=True)
 class EstimatorChoice:
     """An estimator by name, with a folder of results or a path of weights where it takes one."""
@@ -53,13 +60,17 @@ class EstimatorChoice:
             known = "\n".join(f"  {name}: {text}" for name, (_, text) in registry.items())
             raise ValueError(f"no {what} '{self.name}'; there are\n{known}")
         module, _, symbol = registry[self.name][0].partition(":")
-        options: dict[str, Any] = {} if self.weights is None else {"weights": self.weights}
-        if self.name == "stored":
-            if self.results is None:
-                raise ValueError(f"the stored {what} needs the folder of its results")
-            options["folder"] = self.results
-        elif self.name == "vipe" and self.results is not None:
-            options["results"] = self.results
+        options: dict[str, Any] = {}
+        if self.weights is not None:
+            if self.name not in TAKES_WEIGHTS:
+                raise ValueError(f"the {what} {self.name} takes no weights; {', '.join(TAKES_WEIGHTS)} do")
+            options["weights"] = self.weights
+        if self.results is not None:
+            if self.name not in TAKES_RESULTS:
+                raise ValueError(f"the {what} {self.name} reads no stored results; {', '.join(TAKES_RESULTS)} do")
+            options[TAKES_RESULTS[self.name]] = self.results
+        elif self.name == "stored":
+            raise ValueError(f"the stored {what} needs the folder of its results")
         return getattr(import_module(f"{__name__}.{module}"), symbol)(**options)
 
 

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from typing import Any, Literal, Protocol
 
 import numpy as np
@@ -71,6 +75,16 @@ class Calibration:
     lens: dict[str, np.ndarray]  # (M,) each, keys LENS_NUMBERS[model]; NaN where unknown
     details: dict[str, Any] = field(default_factory=dict)
 
+    def rows(
+        self,
+        chosen: np.ndarray,  # (K,) row numbers, or (M,) bool
+    ) -> Calibration:
+        """The calibration of some of its frames."""
+        lens = {name: values[chosen] for name, values in self.lens.items()}
+        return Calibration(
+            self.model, self.frames[chosen], self.pitch[chosen], self.roll[chosen], lens, dict(self.details)
+        )
+
 
 class PoseEstimator(Protocol):
     """Estimates camera motion from a video whose lens is known."""
@@ -83,8 +97,11 @@ class PoseEstimator(Protocol):
     def describe(self) -> dict[str, Any]:
         """Versions and settings that determine the result, plain enough for JSON."""
 
-    def floor(self) -> dict[str, float] | None:
-        """Own error by metric on videos of known cameras, or None if it was not measured."""
+    def files(self, name: str) -> list[Path]:
+        """Files besides the video itself that determine the estimate of the video of this name."""
+
+    def floor(self, protocol: str) -> dict[str, float] | None:
+        """Own error by metric of a protocol on videos of known cameras, or None if it was not measured."""
 
 
 class Calibrator(Protocol):
@@ -98,6 +115,9 @@ class Calibrator(Protocol):
 
     def describe(self) -> dict[str, Any]:
         """Versions and settings that determine the result, plain enough for JSON."""
+
+    def files(self, name: str) -> list[Path]:
+        """Files besides the video itself that determine the estimate of the video of this name."""
 
     def floor(self) -> dict[str, float] | None:
         """Own error by metric on videos of known cameras, or None if it was not measured."""
@@ -124,14 +144,24 @@ def calibration_to_plain(calibration: Calibration) -> dict[str, Any]:
     """Numbers and lists that `calibration_from_plain` turns back into the calibration; NaN becomes None."""
     plain = asdict(calibration)
     plain["lens"] = {name: _without_nan(values) for name, values in calibration.lens.items()}
-    return plain | {name: getattr(calibration, name).tolist() for name in ("frames", "pitch", "roll")}
+    angles = {name: _without_nan(getattr(calibration, name)) for name in ("pitch", "roll")}
+    return plain | angles | {"frames": calibration.frames.tolist()}
 
 
 def calibration_from_plain(plain: dict[str, Any]) -> Calibration:
     """The calibration of `calibration_to_plain`."""
-    lens = {name: np.array([np.nan if v is None else v for v in values]) for name, values in plain["lens"].items()}
-    arrays = {name: np.asarray(plain[name]) for name in ("frames", "pitch", "roll")}
-    return Calibration(plain["model"], lens=lens, details=plain["details"], **arrays)
+    lens = {name: _with_nan(values) for name, values in plain["lens"].items()}
+    pitch, roll = (_with_nan(plain[name]) for name in ("pitch", "roll"))
+    return Calibration(plain["model"], np.asarray(plain["frames"]), pitch, roll, lens, plain["details"])
+
+
+def measured_floor(path: Path, protocol: str, files: Sequence[Path] = ()) -> dict[str, float] | None:
+    """Own error under a protocol as benchmarks/bench_evaluation_floors.py stored it, if it was for these weights."""
+    if not path.is_file():
+        return None
+    content = json.loads(path.read_text(encoding="utf-8"))
+    own = [hashlib.sha256(file.read_bytes()).hexdigest() for file in files]
+    return content["metrics"].get(protocol) if content["files"] == own else None
 
 
 def angles_of_up(
@@ -143,4 +173,8 @@ def angles_of_up(
 
 
 def _without_nan(values: np.ndarray) -> list[float | None]:
-    return [None if np.isnan(value) else float(value) for value in values]
+    return [float(value) if np.isfinite(value) else None for value in values]
+
+
+def _with_nan(values: list[float | None]) -> np.ndarray:
+    return np.array([np.nan if value is None else value for value in values], np.float64)

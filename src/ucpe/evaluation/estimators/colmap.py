@@ -8,7 +8,6 @@ matches a rotation explains as well has no structure to triangulate: its transla
 
 from __future__ import annotations
 
-import json
 import tempfile
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
@@ -19,7 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from ucpe.evaluation.estimators.base import Clip, EstimationFailure, PoseEstimate
+from ucpe.evaluation.estimators.base import Clip, EstimationFailure, PoseEstimate, measured_floor
 from ucpe.evaluation.estimators.known_rotation import average_rotations, build_tracks, solve_structure
 from ucpe.evaluation.rectification import LARGEST_XFOV, rectify_video
 from ucpe.lenses import Lens, Pinhole
@@ -96,9 +95,13 @@ class ColmapEstimator:
         settings.pop("threads")
         return {"name": self.name, "pycolmap": self.version, **settings}
 
-    def floor(self) -> dict[str, float] | None:
-        """Own error on rendered worlds (benchmarks/bench_evaluation_floors.py); reference videos say more."""
-        return json.loads(FLOOR.read_text(encoding="utf-8"))["metrics"] if FLOOR.is_file() else None
+    def files(self, name: str) -> list[Path]:
+        """None."""
+        return []
+
+    def floor(self, protocol: str) -> dict[str, float] | None:
+        """Own error on rendered worlds; reference videos say more."""
+        return measured_floor(FLOOR, protocol)
 
     def estimate(self, clip: Clip, lens: Lens) -> PoseEstimate:
         """Poses of the frames that structure from motion could place."""
@@ -275,7 +278,7 @@ def explains_the_rest(
 
 
 def _poses(reconstruction: Any, seed: int) -> PoseEstimate:
-    """Camera-to-world poses of the registered frames, and the near-plane depth of the map."""
+    """Camera-to-world poses of the registered frames, in near-plane depths of the map where it has any depth."""
     points = {key: point.xyz for key, point in reconstruction.points3D.items()}
     found = []
     for image in reconstruction.images.values():
@@ -291,7 +294,10 @@ def _poses(reconstruction: Any, seed: int) -> PoseEstimate:
     depths = np.array([row[2] for row in found])
     near = float(np.nanmedian(depths)) if np.isfinite(depths).any() else None
     c2w = torch.from_numpy(np.stack([row[1] for row in found]))
-    return PoseEstimate(c2w, np.array([row[0] for row in found]), near, details={"method": "mapping", "seed": seed})
+    if near is not None:
+        c2w[:, :3, 3] /= near
+    unit = None if near is None else 1.0
+    return PoseEstimate(c2w, np.array([row[0] for row in found]), unit, details={"method": "mapping", "seed": seed})
 
 
 def _background_poses(

@@ -7,7 +7,6 @@ their numbers mean nothing. Train them again with `ucpe.evaluation.estimators.de
 from __future__ import annotations
 
 import json
-import os
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -26,10 +25,12 @@ from ucpe.evaluation.estimators.base import (
     LensModel,
     PoseEstimate,
     angles_of_up,
+    measured_floor,
 )
 from ucpe.evaluation.estimators.desk_model import HEIGHT, WIDTH, DeskCalibrator, DeskMotion, ray_motion
 from ucpe.evaluation.estimators.desk_training import DeskTraining, train
 from ucpe.evaluation.protocols import PROTOCOLS
+from ucpe.files import atomic_file
 from ucpe.lenses import UCM, Lens
 from ucpe.synthesis.desk_clips import FPS, DeskClips
 from ucpe.trajectories import Trajectory
@@ -37,6 +38,9 @@ from ucpe.trajectories.rotations import invert_pose, pose_matrix, rotation_angle
 
 WEIGHTS = Path(__file__).parent / "desk_estimators.safetensors"
 """Weights of both networks in half precision, with their own errors on held-out worlds."""
+
+FLOOR = Path(__file__).parent / "desk_floor.json"
+"""Own error of the motion network under the other protocols."""
 
 ASPECT_TOLERANCE = 0.06
 """How far, relatively, a video's aspect ratio may be from 7:4."""
@@ -57,7 +61,8 @@ class DeskCalibrationEstimator:
     model: LensModel = "ucm"
 
     def __init__(self, weights: str | Path = WEIGHTS):
-        self.calibrator, _, self.metadata = load_weights(Path(weights))
+        self.weights = Path(weights)
+        self.calibrator, _, self.metadata = load_weights(self.weights)
 
     def estimate(self, clip: Clip) -> Calibration:
         """Orientation and UCM lens of every frame of a clip."""
@@ -66,6 +71,10 @@ class DeskCalibrationEstimator:
     def describe(self) -> dict[str, Any]:
         """What it is and is for."""
         return {"name": self.name, "note": NOTE, "training": self.metadata["training"]}
+
+    def files(self, name: str) -> list[Path]:
+        """The weights."""
+        return [self.weights]
 
     def floor(self) -> dict[str, float]:
         """Own error on held-out worlds."""
@@ -78,7 +87,8 @@ class DeskMotionEstimator:
     name = "desk"
 
     def __init__(self, weights: str | Path = WEIGHTS):
-        _, self.motion, self.metadata = load_weights(Path(weights))
+        self.weights = Path(weights)
+        _, self.motion, self.metadata = load_weights(self.weights)
 
     def estimate(self, clip: Clip, lens: Lens) -> PoseEstimate:
         """Poses of every frame of a clip."""
@@ -89,9 +99,15 @@ class DeskMotionEstimator:
         """What it is and is for."""
         return {"name": self.name, "note": NOTE, "training": self.metadata["training"]}
 
-    def floor(self) -> dict[str, float]:
-        """Own error on held-out worlds."""
-        return self.metadata["floors"]["pose"]
+    def files(self, name: str) -> list[Path]:
+        """The weights."""
+        return [self.weights]
+
+    def floor(self, protocol: str) -> dict[str, float] | None:
+        """Own error on held-out worlds: that of `robust` comes with the weights."""
+        if protocol == "robust":
+            return self.metadata["floors"]["pose"]
+        return measured_floor(FLOOR, protocol, [self.weights])
 
 
 def desk_frames(clip: Clip) -> np.ndarray:
@@ -192,9 +208,8 @@ def save_weights(
         for name, network in networks.items()
         for key, value in network.state_dict().items()
     }
-    temporary = path.with_suffix(".tmp")
-    save_file(tensors, temporary, {"ucpe": json.dumps({"floors": floors, "training": training})})
-    os.replace(temporary, path)
+    with atomic_file(path) as temporary:
+        save_file(tensors, temporary, {"ucpe": json.dumps({"floors": floors, "training": training})})
     return path
 
 

@@ -41,6 +41,10 @@ class GeoCalibEstimator:
         """Weights and settings."""
         return {"name": self.name, "weights": Path(self.weights).name, "model": self.model, "frames": self.frames}
 
+    def files(self, name: str) -> list[Path]:
+        """The checkpoint, if it is a file."""
+        return [] if self.weights in RELEASED_WEIGHTS else [Path(self.weights)]
+
     def floor(self) -> dict[str, float] | None:
         """Not measured here."""
         return None

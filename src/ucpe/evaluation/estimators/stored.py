@@ -30,6 +30,7 @@ from ucpe.lenses import Lens
 from ucpe.trajectories import Trajectory
 
 POSE_SUFFIXES = (".npz", ".npy", ".json", ".txt")
+CALIBRATION_SUFFIXES = (".json", ".npz")
 
 
 class StoredPoses:
@@ -43,13 +44,20 @@ class StoredPoses:
     def estimate(self, clip: Clip, lens: Lens) -> PoseEstimate:
         """The stored poses of a clip."""
         path = _find(self.folder, clip.name, POSE_SUFFIXES)
+        if path is None:
+            raise EstimationFailure(_missing(self.folder, clip.name, POSE_SUFFIXES))
         return read_npz_poses(path) if path.suffix == ".npz" else _trajectory_poses(path)
+
+    def files(self, name: str) -> list[Path]:
+        """The stored result."""
+        path = _find(self.folder, name, POSE_SUFFIXES)
+        return [] if path is None else [path]
 
     def describe(self) -> dict[str, Any]:
         """Where the results come from."""
         return {"name": self.tool, "stored": True}
 
-    def floor(self) -> dict[str, float] | None:
+    def floor(self, protocol: str) -> dict[str, float] | None:
         """Unknown."""
         return None
 
@@ -59,12 +67,21 @@ class StoredCalibrations:
 
     name = "stored"
 
-    def __init__(self, folder: str | Path, model: LensModel = "radial", tool: str = "stored"):
-        self.folder, self.model, self.tool = _folder(folder), model, tool
+    def __init__(self, folder: str | Path, model: LensModel | None = None, tool: str = "stored"):
+        self.folder, self.tool = _folder(folder), tool
+        self.model: LensModel = model or _stored_model(self.folder)
 
     def estimate(self, clip: Clip) -> Calibration:
         """The stored calibration of a clip."""
-        return read_calibration(_find(self.folder, clip.name, (".json", ".npz")), self.model, len(clip.frames))
+        path = _find(self.folder, clip.name, CALIBRATION_SUFFIXES)
+        if path is None:
+            raise EstimationFailure(_missing(self.folder, clip.name, CALIBRATION_SUFFIXES))
+        return read_calibration(path, self.model, len(clip.frames))
+
+    def files(self, name: str) -> list[Path]:
+        """The stored result."""
+        path = _find(self.folder, name, CALIBRATION_SUFFIXES)
+        return [] if path is None else [path]
 
     def describe(self) -> dict[str, Any]:
         """Where the results come from."""
@@ -96,12 +113,15 @@ def read_npz_poses(path: Path) -> PoseEstimate:
 
 def read_calibration(path: Path, model: LensModel, frames: int) -> Calibration:
     """Calibration of a JSON or npz file; single numbers hold for every frame."""
-    values = json.loads(path.read_text()) if path.suffix == ".json" else _arrays(path)
+    values = _numbers(path)
     needed = ("pitch", "roll", *LENS_NUMBERS[model])
     missing = [name for name in needed if name not in values]
     if missing:
         raise ValueError(f"{path}: a {model} calibration needs {', '.join(needed)}; {', '.join(missing)} missing")
-    arrays = {name: np.atleast_1d(np.asarray(values[name], np.float64)) for name in needed}
+    try:
+        arrays = {name: np.atleast_1d(np.asarray(values[name], np.float64)) for name in needed}
+    except (TypeError, ValueError):
+        raise ValueError(f"{path}: {', '.join(needed)} must be numbers or lists of numbers") from None
     count = max(len(array) for array in arrays.values())
     numbers = np.asarray(values.get("frames", np.arange(frames if count == 1 else count)))
     try:
@@ -128,14 +148,35 @@ def _arrays(path: Path) -> dict[str, np.ndarray]:
         raise ValueError(f"{path}: not a readable npz file of plain arrays ({error})") from None
 
 
+def _numbers(path: Path) -> dict[str, Any]:
+    if path.suffix == ".npz":
+        return _arrays(path)
+    try:
+        values = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise ValueError(f"{path}: not JSON ({error})") from None
+    if not isinstance(values, dict):
+        raise ValueError(f"{path}: expected an object of named numbers, found {type(values).__name__}")
+    return values
+
+
+def _stored_model(folder: Path) -> LensModel:
+    """The lens model whose numbers the stored calibrations hold, by the first file."""
+    first = next((path for path in sorted(folder.iterdir()) if path.suffix in CALIBRATION_SUFFIXES), None)
+    if first is None:
+        raise ValueError(f"no stored calibrations ({', '.join(CALIBRATION_SUFFIXES)}) in {folder}")
+    return "ucm" if "xi" in _numbers(first) else "radial"
+
+
 def _folder(folder: str | Path) -> Path:
     if not Path(folder).is_dir():
         raise ValueError(f"no folder {folder} with stored results")
     return Path(folder)
 
 
-def _find(folder: Path, name: str, suffixes: tuple[str, ...]) -> Path:
-    for suffix in suffixes:
-        if (path := folder / f"{name}{suffix}").is_file():
-            return path
-    raise EstimationFailure(f"no stored result {name}({'|'.join(suffixes)}) in {folder.name}/")
+def _find(folder: Path, name: str, suffixes: tuple[str, ...]) -> Path | None:
+    return next((path for suffix in suffixes if (path := folder / f"{name}{suffix}").is_file()), None)
+
+
+def _missing(folder: Path, name: str, suffixes: tuple[str, ...]) -> str:
+    return f"no stored result {name}({'|'.join(suffixes)}) in {folder.name}/"

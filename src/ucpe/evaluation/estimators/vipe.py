@@ -48,7 +48,11 @@ class VipeEstimator:
         source = "results of an earlier run" if self.results else "vipe infer"
         return {"name": self.name, "source": source, "pipeline": self.pipeline, "largest_xfov": self.largest_xfov}
 
-    def floor(self) -> dict[str, float] | None:
+    def files(self, name: str) -> list[Path]:
+        """The stored result, where results are read."""
+        return [] if self.results is None else [_pose_file(self.results, name)]
+
+    def floor(self, protocol: str) -> dict[str, float] | None:
         """Not measured here."""
         return None
 
@@ -57,11 +61,13 @@ class VipeEstimator:
         if self.results is not None:
             return _read(self.results, clip.name)
         assert self.command is not None
+        if len(clip.frames) < 2:
+            raise EstimationFailure("motion needs at least two frames")
         frames, _, _ = rectify_video(clip.frames, lens, self.largest_xfov)
         even = frames[:, : frames.shape[1] // 2 * 2, : frames.shape[2] // 2 * 2]
         with tempfile.TemporaryDirectory(prefix="ucpe-vipe-") as folder:
             video, output = Path(folder) / f"{clip.name}.mp4", Path(folder) / "results"
-            write_video(video, even, fps=(len(even) - 1) / max(clip.duration, 1e-6))
+            write_video(video, even, fps=(len(even) - 1) / clip.duration)
             run = subprocess.run(
                 [self.command, "infer", str(video), "--output", str(output), "--pipeline", self.pipeline],
                 capture_output=True,
@@ -75,7 +81,11 @@ class VipeEstimator:
 
 
 def _read(results: Path, name: str) -> PoseEstimate:
-    path = results / "pose" / f"{name}.npz"
+    path = _pose_file(results, name)
     if not path.is_file():
         raise EstimationFailure(f"ViPE wrote no poses for {name} (pose/{name}.npz is missing)")
     return read_npz_poses(path)
+
+
+def _pose_file(results: Path, name: str) -> Path:
+    return results / "pose" / f"{name}.npz"

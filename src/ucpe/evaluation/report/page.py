@@ -74,7 +74,13 @@ pre { overflow-x: auto; background: var(--panel); border: 1px solid var(--line);
 """
 
 
-def page(results: dict[str, Any], table: Table, output: Path, jobs: Mapping[str, Job] | None = None) -> str:
+def page(
+    results: dict[str, Any],
+    table: Table,
+    output: Path,
+    jobs: Mapping[str, Job] | None = None,
+    against: str = "commanded",
+) -> str:
     """The page of a run; with its jobs, frames and paths of the best and worst videos are drawn."""
     title = f"Camera control of {results['label']}"
     sections = [
@@ -88,8 +94,8 @@ def page(results: dict[str, Any], table: Table, output: Path, jobs: Mapping[str,
         "<p class='soft'>Each dot is a video, the bar its lens family's median"
         + (", the dashed line the estimator's own error." if results["floors"] else ".")
         + "</p>",
-        _distributions(results),
-        *_videos(results, output, jobs or {}),
+        _distributions(results, against),
+        *_videos(results, output, jobs or {}, against),
         _failures(results),
         _settings(results),
     ]
@@ -161,7 +167,7 @@ def _tiles(results: dict[str, Any]) -> str:
     )
 
 
-def _distributions(results: dict[str, Any]) -> str:
+def _distributions(results: dict[str, Any], against: str) -> str:
     plots = []
     floors = {name: value for part in results["floors"].values() for name, value in part["metrics"].items()}
     for column in COLUMNS:
@@ -171,7 +177,7 @@ def _distributions(results: dict[str, Any]) -> str:
                 (video["name"], value)
                 for video in results["videos"]
                 if video["family"] == family
-                and (value := _value(video, column.metric, results["protocol"])) is not None
+                and (value := _value(video, column.metric, results["protocol"], against)) is not None
             ]
             if entries:
                 groups.append((family, entries))
@@ -180,7 +186,7 @@ def _distributions(results: dict[str, Any]) -> str:
     return f"<div class='plots'>{''.join(plots)}</div>" if plots else "<p>Nothing could be measured.</p>"
 
 
-def _videos(results: dict[str, Any], output: Path, jobs: Mapping[str, Job]) -> list[str]:
+def _videos(results: dict[str, Any], output: Path, jobs: Mapping[str, Job], against: str) -> list[str]:
     """Best and worst videos by rotation error, or by pitch where no poses were estimated."""
     candidates = (("RotErr", "rotation error"), ("PitchErr", "pitch error"), ("FoVErr", "field of view error"))
     scored: list[tuple[float, dict[str, Any]]] = []
@@ -189,7 +195,7 @@ def _videos(results: dict[str, Any], output: Path, jobs: Mapping[str, Job]) -> l
         scored = [
             (value, video)
             for video in results["videos"]
-            if video["name"] in jobs and (value := _value(video, metric, results["protocol"])) is not None
+            if video["name"] in jobs and (value := _value(video, metric, results["protocol"], against)) is not None
         ]
         if scored:
             break
@@ -208,16 +214,18 @@ def _videos(results: dict[str, Any], output: Path, jobs: Mapping[str, Job]) -> l
     for heading, chosen in ((f"Worst videos by {what}", worst), (f"Best videos by {what}", best)):
         if chosen:
             sections.append(f"<h2>{heading}</h2>{legend}")
-            sections += [_video(video, jobs[video["name"]], output, results["protocol"]) for _, video in chosen]
+            sections += [
+                _video(video, jobs[video["name"]], output, results["protocol"], against) for _, video in chosen
+            ]
             legend = ""
     return sections
 
 
-def _video(video: dict[str, Any], job: Job, output: Path, protocol: str) -> str:
+def _video(video: dict[str, Any], job: Job, output: Path, protocol: str, against: str) -> str:
     numbers = [
         f"{column.title} {shown(value, column.digits)}"
         for column in COLUMNS
-        if (value := _value(video, column.metric, protocol)) is not None
+        if (value := _value(video, column.metric, protocol, against)) is not None
     ]
     parts = [f"<h3>{html.escape(video['name'])}</h3>", f"<p class='soft'>{html.escape(str(job.camera.lens))}</p>"]
     parts.append(f"<p>{html.escape(' · '.join(numbers))}</p>")
@@ -297,12 +305,12 @@ def _settings(results: dict[str, Any]) -> str:
     )
 
 
-def _value(video: dict[str, Any], metric: str, protocol: str) -> float | None:
+def _value(video: dict[str, Any], metric: str, protocol: str, against: str) -> float | None:
     pose, calibration = video.get("pose", {}), video.get("calibration", {})
     if pose.get("status") == "ok" and metric in pose["metrics"][protocol]:
         return pose["metrics"][protocol][metric]
     if calibration.get("status") == "ok":
-        return calibration["metrics"].get(metric)
+        return calibration.get("metrics" if against == "commanded" else "against_reference", {}).get(metric)
     return None
 
 

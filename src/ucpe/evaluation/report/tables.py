@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -98,17 +99,28 @@ def row_of_results(results: dict[str, Any], against: str = "commanded", worst_ca
     cells = {}
     for part in ("pose", against):
         for name, values in summary.get(part, {}).items():
-            cells[name] = (
-                Cell(values["worst_case"]) if worst_case else Cell(values["mean"], values["low"], values["high"])
-            )
+            if worst_case:
+                cells[name] = Cell(values["worst_case"])
+            elif values["mean"] is not None:
+                cells[name] = Cell(values["mean"], values["low"], values["high"])
     for name, value in results.get("quality", {}).items():
         if isinstance(value, dict) and isinstance(value.get("value"), int | float):
             cells[name] = Cell(value["value"], value.get("low"), value.get("high"))
     known = {column.metric for column in COLUMNS}
     label = results["label"] + (" (failures as worst case)" if worst_case else "")
     cells = {name: cell for name, cell in cells.items() if name in known}
-    kind = results["protocol"] + (" worst case" if worst_case else "")
+    kind = measured_how(results) + (" worst case" if worst_case else "")
     return TableRow(label, cells, note=_attempts(results), comparable=kind)
+
+
+def measured_how(results: dict[str, Any]) -> str:
+    """What must agree for numbers of two runs to be compared: protocol, estimators with their settings, duration."""
+    return json.dumps([results["protocol"], results["estimators"], results["measuring"]], sort_keys=True)
+
+
+def counts_failures(results: dict[str, Any]) -> bool:
+    """Whether some video could not be measured, so that a row with failures as the worst case says more."""
+    return any(failure["part"] in ("pose", "calibration") for failure in results["failures"])
 
 
 def floor_row(results: dict[str, Any]) -> TableRow | None:

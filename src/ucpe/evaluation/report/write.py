@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import html
-import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -14,13 +13,16 @@ from ucpe.evaluation.report.quoted import RADIANS_NOTE, quoted_rows
 from ucpe.evaluation.report.tables import (
     Table,
     TableRow,
+    counts_failures,
     floor_row,
     latex,
     markdown,
+    measured_how,
     row_of_results,
     rows_of_quotes,
 )
 from ucpe.evaluation.run import load_results
+from ucpe.files import atomic_file
 
 
 def write_report(output: str | Path, jobs: Sequence[Job] = (), against: str = "commanded") -> list[Path]:
@@ -32,13 +34,13 @@ def write_report(output: str | Path, jobs: Sequence[Job] = (), against: str = "c
     results = load_results(output)
     table = run_table(results, against)
     by_name: Mapping[str, Job] = {job.name: job for job in jobs}
-    return _write(output, table, page(results, table, output, by_name))
+    return _write(output, table, page(results, table, output, by_name, against))
 
 
 def run_table(results: dict[str, Any], against: str = "commanded") -> Table:
     """A run, its failures counted as worst case if there are any, and the estimators' floor."""
     rows = [row_of_results(results, against)]
-    if results["failures"]:
+    if counts_failures(results):
         rows.append(row_of_results(results, against, worst_case=True))
     floor = floor_row(results)
     return Table((*rows, *([floor] if floor else [])), tuple(_notes([results], against)))
@@ -61,7 +63,7 @@ def comparison(everything: Sequence[dict[str, Any]], quote: Sequence[str] = (), 
     rows: list[TableRow] = []
     for results in everything:
         rows.append(row_of_results(results, against))
-        if results["failures"]:
+        if counts_failures(results):
             rows.append(row_of_results(results, against, worst_case=True))
     notes = _notes(everything, against)
     for table in quote:
@@ -80,18 +82,33 @@ def _notes(everything: Sequence[dict[str, Any]], against: str) -> list[str]:
         protocol = next(results["protocols"][name] for results in everything if results["protocol"] == name)
         unit = f"{protocol['reduction']} over frames, RotErr in {protocol['angle']}"
         notes.append(f"Pose protocol {name}: {protocol['description']} ({unit}).")
-    if len({results["protocol"] for results in everything}) > 1:
-        notes.append("Runs with different protocols are not ranked against each other.")
+    if len({measured_how(results) for results in everything}) > 1:
+        notes.append("Runs with different protocols, estimators or durations are not ranked against each other.")
+    videos = [{video["name"] for video in results["videos"]} for results in everything]
+    if any(names != videos[0] for names in videos):
+        common = len(set.intersection(*videos))
+        notes.append(
+            f"The runs hold different videos ({', '.join(str(len(names)) for names in videos)}, {common} in common): "
+            "their means are over different cameras."
+        )
     target = "the commanded camera" if against == "commanded" else "the estimate on the reference video"
     notes.append(
         f"Orientation and lens errors are against {target}; brackets are 95 % bootstrap intervals over videos."
     )
-    if any(results["failures"] for results in everything):
+    if any(counts_failures(results) for results in everything):
         notes.append(
             "Means are over the videos that could be measured (last column); “failures as worst case” counts each "
             "failed video as a level 90° camera that never moves, or as the worst measured video if that is larger."
         )
     for results in everything:
+        prefix = f"{results['label']}: " if len(everything) > 1 else ""
+        notes += [prefix + note for note in results["notes"]]
+        for part, name in (("pose", "pose"), ("calibration", "calibrator")):
+            if results["estimators"][name] and part not in results["floors"]:
+                notes.append(
+                    f"{prefix}The own error of {results['estimators'][name]['name']} ({part}) under this protocol is "
+                    "not known here; reference videos (--reference) measure it."
+                )
         for name, value in results.get("quality", {}).items():
             if "reason" in value:
                 notes.append(f"{results['label']}: {value['reason']}")
@@ -101,12 +118,10 @@ def _notes(everything: Sequence[dict[str, Any]], against: str) -> list[str]:
 
 
 def _write(output: Path, table: Table, text: str, stem: str = "table", page_name: str = "report.html") -> list[Path]:
-    output.mkdir(parents=True, exist_ok=True)
     contents = {f"{stem}.md": markdown(table), f"{stem}.tex": latex(table), page_name: text}
     paths = []
     for name, content in contents.items():
-        temporary = output / f".{name}.{os.getpid()}.tmp"
-        temporary.write_text(content, encoding="utf-8")
-        os.replace(temporary, output / name)
+        with atomic_file(output / name) as temporary:
+            temporary.write_text(content, encoding="utf-8")
         paths.append(output / name)
     return paths
