@@ -69,10 +69,10 @@ def test_wrong_commands_say_what_is_wrong(arguments, message):
 def test_autoencoder_trains_and_continues_bit_for_bit(make_clips, tmp_path):
     clips = make_clips(tmp_path / "clips", count=3, frames=9)
     recipe = AutoencoderRecipe(
-        base_dim=4, decoder_base_dim=4, steps=4, batch=1, frames=5, height=32, width=32, checkpoint_every=2, warmup=2
+        base_dim=12, decoder_base_dim=4, steps=4, batch=1, frames=5, height=32, width=32, checkpoint_every=2, warmup=2
     )
     whole = train_autoencoder(recipe, clips, tmp_path / "whole", quiet=True)
-    fields = "--base-dim 4 --decoder-base-dim 4 --steps 4 --batch 1 --frames 5 --height 32 --width 32 --warmup 2"
+    fields = "--base-dim 12 --decoder-base-dim 4 --steps 4 --batch 1 --frames 5 --height 32 --width 32 --warmup 2"
     folders = ["--data", str(clips), "-o", str(tmp_path / "parts")]
     main(["desk-autoencoder", *folders, *fields.split(), "--checkpoint-every", "2"])
     curve = (tmp_path / "parts/metrics.jsonl").read_text()

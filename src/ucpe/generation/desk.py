@@ -28,7 +28,7 @@ def transformer_config() -> dict[str, Any]:
         "text_dim": 96,
         "freq_dim": 128,
         "ffn_dim": 768,
-        "num_layers": 8,
+        "num_layers": 6,
         "rope_max_seq_len": 128,
     }
 

@@ -17,7 +17,13 @@ from ucpe.synthesis.desk_clips import DeskClips, load_shard, shard_paths
 from ucpe.training.checkpoints import gather_state, load_checkpoint, restore_state, save_checkpoint
 from ucpe.training.encoded import to_model_range
 from ucpe.training.progress import CURVE_FILE, Curve, TrainingBar
+from ucpe.training.principal_encoder import fit_encoder
 from ucpe.training.recipes import AutoencoderRecipe
+from ucpe.training.whole_clips import decode_whole, encode_whole
+
+
+FITTED_CLIPS = 64
+"""Clips whose principal components the encoder starts from."""
 
 
 def train_autoencoder(recipe: AutoencoderRecipe, data: Path, output: Path, quiet: bool = False) -> Any:
@@ -26,9 +32,15 @@ def train_autoencoder(recipe: AutoencoderRecipe, data: Path, output: Path, quiet
 
     torch.manual_seed(recipe.seed)
     model: Any = AutoencoderKLWan(**recipe.config())
-    parameters = dict(model.named_parameters())
+    if recipe.initial is None:
+        fit_encoder(model, to_model_range(load_shard(shard_paths(data)[0]).video[:FITTED_CLIPS]))
+    else:
+        model.load_state_dict(AutoencoderKLWan.from_pretrained(recipe.initial).state_dict())
+    for part in (model.encoder, model.quant_conv):
+        part.requires_grad_(recipe.train_encoder)
+    parameters = {name: value for name, value in model.named_parameters() if value.requires_grad}
     averaged = {name: value.detach().clone() for name, value in parameters.items()}
-    optimizer = torch.optim.AdamW(model.parameters(), lr=recipe.learning_rate, betas=(0.9, 0.99), weight_decay=1e-4)
+    optimizer = torch.optim.AdamW(parameters.values(), lr=recipe.learning_rate, betas=(0.9, 0.99), weight_decay=1e-4)
     with atomic_file(output / "recipe.json") as temporary:
         temporary.write_text(json.dumps(asdict(recipe), indent=2) + "\n")
     start = 0
@@ -47,7 +59,7 @@ def train_autoencoder(recipe: AutoencoderRecipe, data: Path, output: Path, quiet
                 raise ValueError(f"the loss is {loss.item()} at step {step}; the state before it is kept in {output}")
             optimizer.zero_grad(set_to_none=True)
             loss.backward()
-            torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+            torch.nn.utils.clip_grad_norm_(parameters.values(), 1.0)
             optimizer.step()
             decay = min(recipe.ema, (step + 1) / (step + 10))
             weights = [parameters[name].detach() for name in averaged]
@@ -57,20 +69,23 @@ def train_autoencoder(recipe: AutoencoderRecipe, data: Path, output: Path, quiet
             if (step + 1) % recipe.checkpoint_every == 0 or step + 1 == recipe.steps:
                 save_checkpoint(output / "checkpoints", step + 1, gather_state(parameters, optimizer, averaged))
     curve.close()
-    model.load_state_dict(averaged, strict=True)
+    model.load_state_dict(averaged, strict=False)
     return _with_latent_statistics(model, data, output)
 
 
 def _loss(model: Any, video: Tensor, recipe: AutoencoderRecipe, step: int) -> tuple[Tensor, dict[str, float]]:
     torch.manual_seed(recipe.seed * 1_000_003 + step)
-    posterior = model.encode(video).latent_dist
-    decoded = model.decode(posterior.sample()).sample
+    with torch.autocast(video.device.type, torch.bfloat16, enabled=recipe.precision == "bf16"):
+        with torch.set_grad_enabled(recipe.train_encoder):
+            posterior = encode_whole(model, video)
+        decoded = decode_whole(model, posterior.sample()).float()
     pixel = functional.l1_loss(decoded, video)
     differences = [functional.l1_loss(decoded.diff(dim=axis), video.diff(dim=axis)) for axis in (2, 3, 4)]
     edges = torch.stack(differences).mean()
-    kl = 0.5 * (posterior.mean.square() + posterior.var - 1 - posterior.logvar).mean()
+    mean, variance, log_variance = posterior.mean.float(), posterior.var.float(), posterior.logvar.float()
+    kl = 0.5 * (mean.square() + variance - 1 - log_variance).mean()
     loss = pixel + recipe.edge_weight * edges + recipe.kl_weight * kl
-    psnr = -10 * math.log10(functional.mse_loss(decoded.detach(), video).item() / 4)
+    psnr = -10 * math.log10(functional.mse_loss(decoded.detach().clamp(-1, 1), video).item() / 4)
     return loss, {"loss": loss.item(), "pixel": pixel.item(), "edges": edges.item(), "kl": kl.item(), "psnr": psnr}
 
 
@@ -115,10 +130,13 @@ def _schedule(step: int, steps: int, warmup: int) -> float:
 
 @torch.no_grad()
 def _with_latent_statistics(model: Any, data: Path, output: Path) -> Any:
-    """The model with the mean and spread of its latents in its config, as Wan's pipelines expect; saved."""
-    video = to_model_range(load_shard(shard_paths(data)[0]).video[:64])
+    """The model with the mean and spread of its latents in its config, as Wan's pipelines expect; saved.
+
+    One spread for all channels: coarse ones, which carry the scene, stay larger than fine ones.
+    """
+    video = to_model_range(load_shard(shard_paths(data)[0]).video[:FITTED_CLIPS])
     latents = torch.cat([model.encode(clip).latent_dist.mode() for clip in video.split(8)])
-    mean, spread = latents.mean(dim=(0, 2, 3, 4)), latents.std(dim=(0, 2, 3, 4))
-    model.register_to_config(latents_mean=mean.tolist(), latents_std=spread.tolist())
+    mean, spread = latents.mean(dim=(0, 2, 3, 4)), latents.std().item()
+    model.register_to_config(latents_mean=mean.tolist(), latents_std=[spread] * len(mean))
     model.save_pretrained(output / "vae")
     return model

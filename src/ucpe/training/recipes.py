@@ -120,17 +120,26 @@ class Recipe:
 
 @dataclass(frozen=True)
 class AutoencoderRecipe:
-    """Everything that decides how the desk autoencoder is trained: 8 x 8 x 4 compression into 16 channels."""
+    """Everything that decides how the desk autoencoder is trained: 8 x 8 x 4 compression into 16 channels.
+
+    The encoder starts as the principal components of the clips, and stays so unless it is trained too.
+    """
 
     base_dim: int = 16
     """Channels of the encoder's first layer."""
-    decoder_base_dim: int = 24
+    decoder_base_dim: int = 32
     """Channels of the decoder's last layer."""
-    dim_mult: tuple[int, ...] = (1, 2, 4)
+    dim_mult: tuple[int, ...] = (1, 2, 3)
     """Channels of each level, as multiples of these."""
-    steps: int = 3000
-    batch: int = 4
-    frames: int = 9
+    initial: str | None = None
+    """Folder of an autoencoder to start from instead."""
+    train_encoder: bool = False
+    """Train the encoder too; otherwise latents stay what they are, and models of them stay valid."""
+    precision: Literal["no", "bf16"] = "bf16"
+    """Autocast dtype of the forward pass."""
+    steps: int = 4000
+    batch: int = 6
+    frames: int = 17
     height: int = 48
     width: int = 56
     """Size of the crops it is trained on, pixels."""
@@ -178,7 +187,6 @@ def desk(recipe: Recipe) -> Recipe:
         learning_rate=recipe.learning_rate * 10,
         warmup=50,
         final_learning_rate=0.05,
-        precision="no",
         gradient_checkpointing=False,
         objective=FlowMatching(shift=3.0),
         loss_outside=True,
