@@ -190,7 +190,7 @@ def test_stella_tracks_stop_where_it_is_lost(stella, localise):
 def test_stella_failures_are_told(stella, tmp_path):
     with pytest.raises(ValueError, match="code 1: out of memory"):
         stella("import sys; sys.exit('out of memory')").track(np.zeros((9, 8, 16, 3), np.uint8))
-    with pytest.raises(ValueError, match="within 0.2 s"):
+    with pytest.raises(ValueError, match=r"within 0\.2 s"):
         stella("import time; time.sleep(9)", seconds=0.2).track(np.zeros((9, 8, 16, 3), np.uint8))
     with pytest.raises(ValueError, match="run_image_slam"):
         StellaVSLAM(tmp_path / "orb.fbow", str(tmp_path / "absent" / "run_image_slam"))

@@ -39,7 +39,7 @@ class DepthOptions:
     """Distance of compared frames that is aimed at, in near-plane depths."""
     smallest_parallax: float = 0.75
     """Pixels that a reliable pixel moves at least because the camera moves."""
-    epipole: float = 10.0
+    epipole: float = 3.0
     """Degrees around the direction of motion, and its opposite, that are left out: nothing moves there."""
     tolerance: float = 1.0
     """Pixels by which flow there and back, or flow and epipolar line, may differ."""
