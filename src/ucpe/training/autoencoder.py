@@ -16,11 +16,10 @@ from ucpe.files import atomic_file
 from ucpe.synthesis.desk_clips import DeskClips, load_shard, shard_paths
 from ucpe.training.checkpoints import gather_state, load_checkpoint, restore_state, save_checkpoint
 from ucpe.training.encoded import to_model_range
-from ucpe.training.progress import CURVE_FILE, Curve, TrainingBar
 from ucpe.training.principal_encoder import fit_encoder
+from ucpe.training.progress import CURVE_FILE, Curve, TrainingBar
 from ucpe.training.recipes import AutoencoderRecipe
 from ucpe.training.whole_clips import decode_whole, encode_whole
-
 
 FITTED_CLIPS = 64
 """Clips whose principal components the encoder starts from."""
