@@ -140,6 +140,8 @@ class AdditiveEncoding(CameraEncoding):
 class RawParameters(AdditiveEncoding):
     """Pose, field of view and xi of each view, as numbers; the nearest UCM of a lens that is none."""
 
+    anchor: Anchor = "camera"
+
     def __init__(self, shape: ModelShape):
         super().__init__(shape, channels=14)
 

@@ -1,0 +1,217 @@
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from ucpe.bench import encodings
+from ucpe.bench.encodings import SETTINGS, Benchmark, run_benchmark
+from ucpe.bench.runs import Budget, Record, Run, RunFolder, each, key_of, run_all
+from ucpe.bench.view_synthesis_model import Training
+
+ROOT = Path(__file__).resolve().parents[2]
+TINY = Benchmark(
+    ("none", "ucpe"), seeds=2, training=Training(steps=2, batch=2, clips=8), trainings=("all",), test_clips=4
+)
+
+MY_ENCODING = """
+import torch
+from ucpe.bench.camera_encodings import AdditiveEncoding
+
+class MyEncoding(AdditiveEncoding):
+    def __init__(self, shape):
+        super().__init__(shape, channels=3)
+
+    def features(self, lens, c2w):
+        return c2w[..., :3, 3].float()
+
+class TooShort(MyEncoding):
+    def features(self, lens, c2w):
+        return c2w[..., :2, 3].float()
+
+class Stranger:
+    pass
+"""
+
+
+@pytest.fixture
+def my_module(tmp_path, monkeypatch):
+    (tmp_path / "my_module.py").write_text(MY_ENCODING)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    yield
+    sys.modules.pop("my_module", None)
+
+
+def double(task):
+    return Record({"value": torch.tensor([2.0 * task])}, {})
+
+
+def test_runs_are_kept_and_redone_only_when_their_key_changes(tmp_path):
+    folder, calls = RunFolder(tmp_path), []
+
+    def work(task):
+        calls.append(task)
+        return double(task)
+
+    runs = [Run(f"some/run-{i}", "a", i) for i in range(3)]
+    seen = []
+    records = run_all(runs[:2], work, folder, 1, Budget(), lambda *what: seen.append(what))
+    assert [record.tensors["value"].item() for record in records.values()] == [0, 2]
+    assert seen == [(1, 2, "some/run-0"), (2, 2, "some/run-1")]
+    records = run_all(runs, work, folder, 1, Budget())
+    assert (calls, list(records)) == ([0, 1, 2], ["some/run-0", "some/run-1", "some/run-2"])
+    assert records["some/run-0"].facts["seconds"] >= 0
+    run_all([Run("some/run-1", "b", 1)], work, folder, 1, Budget())
+    assert calls == [0, 1, 2, 1]
+
+
+def test_a_budget_starts_only_what_fits():
+    now = [0.0]
+    budget = Budget(1, clock=lambda: now[0])
+    assert budget.allows_another()
+    budget.note(25.0)
+    now[0] = 34.0
+    assert budget.allows_another()
+    now[0] = 36.0
+    assert not budget.allows_another()
+    assert not Budget(0).allows_another()
+    assert Budget(None).allows_another()
+    with pytest.raises(ValueError, match="minutes"):
+        Budget(-1)
+
+
+def test_several_workers_do_each_task_once():
+    assert sorted(each(abs, [-3, 2, -1], workers=2)) == [(-3, 3), (-1, 1), (2, 2)]
+    with pytest.raises(ValueError, match="workers"):
+        list(each(abs, [1], workers=0))
+
+
+def test_keys_follow_every_setting():
+    assert key_of(a=1, b=[2]) == key_of(b=[2], a=1) != key_of(a=1, b=[3])
+
+
+def test_a_killed_run_continues_and_ends_the_same(tmp_path, tiny_shards):
+    script = f"""
+import sys
+sys.path.insert(0, {str(ROOT / "src")!r})
+from pathlib import Path
+from ucpe.bench import view_synthesis_data
+view_synthesis_data.CLIPS_PER_SHARD = 4
+from ucpe.bench import encodings
+from ucpe.bench.view_synthesis_model import Training
+benchmark = encodings.Benchmark(("none", "ucpe"), 1, Training(steps=2, batch=2, clips=8), ("all",), 4)
+encodings.run_benchmark(benchmark, Path({str(tmp_path / "killed")!r}), workers=1)
+"""
+    process = subprocess.Popen([sys.executable, "-c", script], env={**os.environ, "OMP_NUM_THREADS": "1"})
+    first = tmp_path / "killed/runs/none/all-seed-0.safetensors"
+    deadline = time.monotonic() + 240
+    while not first.exists() and process.poll() is None and time.monotonic() < deadline:
+        time.sleep(0.005)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    assert first.exists()
+    assert not (tmp_path / "killed/results.json").exists()
+    before = first.stat().st_mtime_ns
+    seen = []
+    one_seed = replace(TINY, seeds=1)
+    results = run_benchmark(one_seed, tmp_path / "killed", workers=1, progress=lambda *what: seen.append(what[2]))
+    assert first.stat().st_mtime_ns == before
+    assert "none/all-seed-0" not in seen
+    assert seen[-1] == "ucpe/all-seed-0"
+    whole = run_benchmark(one_seed, tmp_path / "whole", tmp_path / "killed/clips", workers=1)
+    assert whole["psnr"] == results["psnr"]
+    assert whole["differences"] == results["differences"]
+
+
+def test_results_name_every_setting_and_say_what_was_not_run(tmp_path, tiny_shards):
+    results = run_benchmark(TINY, tmp_path, workers=1)
+    assert json.loads((tmp_path / "results.json").read_text()) == json.loads(json.dumps(results))
+    assert set(results["psnr"]) == set(SETTINGS)
+    seen = results["psnr"]["seen"]
+    assert seen["mean"]["ucpe"]["mean"] == pytest.approx(
+        sum(seen[test]["ucpe"]["mean"] for test in SETTINGS["seen"].tests) / 4
+    )
+    assert results["psnr"]["unseen"]["pinhole"] == {"none": None, "ucpe": None}
+    assert results["psnr"]["random-world"]["mean"]["ucpe"]["mean"] == pytest.approx(
+        seen["mean"]["ucpe"]["mean"], abs=1e-3
+    )
+    assert results["differences"]["seen"]["mean"]["none"]["verdict"] in ("better", "worse", "undecided")
+    text = (tmp_path / "results.md").read_text()
+    assert text.count("not run") == 2 * 5 + 1
+    assert (tmp_path / "psnr.png").stat().st_size > 5000
+    assert (tmp_path / "views.png").stat().st_size > 5000
+
+
+def test_without_time_everything_is_shown_as_not_run(tmp_path, tiny_shards):
+    results = run_benchmark(TINY, tmp_path, workers=1, minutes=0)
+    assert all(facts is None for facts in results["runs"].values())
+    text = (tmp_path / "results.md").read_text()
+    assert "0 of 4 trainings" in text
+    assert "ucpe/all-seed-1" in text
+    assert (tmp_path / "psnr.png").exists()
+
+
+def test_a_users_class_takes_part_by_its_import_path(tmp_path, tiny_shards, my_module):
+    mine = replace(TINY, contestants=("ucpe", "my_module:MyEncoding"), seeds=1)
+    results = run_benchmark(mine, tmp_path / "out", workers=1)
+    assert results["contestants"]["my_module:MyEncoding"] == "MyEncoding"
+    assert results["psnr"]["mixed"]["mean"]["my_module:MyEncoding"]["mean"] > 0
+    assert results["differences"]["seen"]["mean"]["my_module:MyEncoding"]["verdict"] == "one seed"
+    (tmp_path / "my_module.py").write_text(MY_ENCODING + "\n# changed\n")
+    runs = encodings.plan(mine, [encodings.find_contestant(name) for name in mine.contestants])
+    done = [RunFolder(tmp_path / "out/runs").load(run) is not None for run in runs]
+    assert done == [True, False]
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("my_module:TooShort", "fails on two clips"),
+        ("my_module:Stranger", "subclass"),
+        ("my_module:Nobody", "cannot import"),
+        ("no_such_module:MyEncoding", "cannot import"),
+        ("ucpee", "no encoding 'ucpee'"),
+    ],
+)
+def test_what_cannot_take_part_is_refused_before_rendering(name, message, tmp_path, my_module):
+    with pytest.raises(ValueError, match=message):
+        run_benchmark(Benchmark((name,)), tmp_path / "out", workers=1)
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [({"seeds": 0}, "seeds"), ({"trainings": ("wide",)}, "training set 'wide'"), ({"contestants": ()}, "contestants")],
+)
+def test_impossible_requests_raise(change, message, tmp_path):
+    with pytest.raises(ValueError, match=message):
+        run_benchmark(Benchmark(**change), tmp_path)
+
+
+def test_the_command_lists_contestants_and_passes_options_on(tmp_path, monkeypatch, capsys):
+    from ucpe.cli.bench import main
+
+    main(["encodings", "--list"])
+    assert "plucker-pixel" in capsys.readouterr().out
+    asked = {}
+
+    def record(benchmark, output, clips, workers, minutes, progress):
+        asked.update(locals())
+        return {}
+
+    monkeypatch.setattr(encodings, "run_benchmark", record)
+    monkeypatch.setattr(encodings, "markdown", lambda results: "the tables")
+    main(["encodings", "--quick", "-o", str(tmp_path), "--contestants", "none", "ucpe", "--encoding", "a:B",
+          "--minutes", "5", "--seeds", "4"])  # fmt: skip
+    benchmark = asked["benchmark"]
+    assert benchmark.contestants == ("none", "ucpe", "a:B")
+    assert (benchmark.seeds, benchmark.training.steps, benchmark.trainings) == (4, 300, ("all",))
+    assert (asked["minutes"], asked["output"], asked["clips"]) == (5, tmp_path / "300-steps", tmp_path / "clips")
+    assert "the tables" in capsys.readouterr().out
