@@ -1,3 +1,5 @@
+import json
+
 import numpy as np
 import pytest
 import torch
@@ -111,6 +113,8 @@ def test_wrapping():
 
 def test_calibrations_survive_json():
     first = calibration(k1=[0.1, np.nan, 0.2, 0.3])
-    second = calibration_from_plain(calibration_to_plain(first))
+    first.pitch[2] = np.nan  # a frame that a tool could not say anything about
+    second = calibration_from_plain(json.loads(json.dumps(calibration_to_plain(first), allow_nan=False)))
     assert second.lens["k1"] == pytest.approx(first.lens["k1"], nan_ok=True)
-    assert second.pitch == pytest.approx(first.pitch)
+    assert second.pitch == pytest.approx(first.pitch, nan_ok=True)
+    assert calibration_errors(second, calibration(pitch=1))["PitchErr"] == pytest.approx(1)

@@ -78,6 +78,29 @@ def test_stored_calibrations_for_the_video_or_for_every_frame(tmp_path, suffix):
         StoredCalibrations(tmp_path).estimate(clip())
 
 
+def test_the_lens_model_of_stored_calibrations_is_that_of_the_files(tmp_path):
+    (tmp_path / "a.json").write_text(json.dumps({"pitch": 1, "roll": 0, "yfov": 60, "xfov": 90, "xi": 0.5}))
+    calibrator = EstimatorChoice("stored", tmp_path).calibrator()
+    assert calibrator.model == "ucm"
+    assert calibrator.estimate(clip()).lens["xi"].tolist() == [0.5] * 5
+    (tmp_path / "a.json").write_text("[1, 2]")
+    with pytest.raises(ValueError, match="expected an object of named numbers, found list"):
+        calibrator.estimate(clip())
+    (tmp_path / "a.json").write_text("{")
+    with pytest.raises(ValueError, match=r"a\.json: not JSON"):
+        calibrator.estimate(clip())
+    (tmp_path / "a.json").unlink()
+    with pytest.raises(ValueError, match="no stored calibrations"):
+        EstimatorChoice("stored", tmp_path).calibrator()
+
+
+def test_results_or_weights_that_an_estimator_does_not_take_are_refused(tmp_path):
+    with pytest.raises(ValueError, match="pose estimator desk reads no stored results; vipe, stored do"):
+        EstimatorChoice("desk", results=tmp_path).pose_estimator()
+    with pytest.raises(ValueError, match="calibrator stored takes no weights; geocalib, desk do"):
+        EstimatorChoice("stored", results=tmp_path, weights="a.tar").calibrator()
+
+
 def test_vipe_results_are_read_from_its_own_layout(tmp_path):
     path = Trajectory.dolly(LENS, frames=5).c2w.numpy()
     (tmp_path / "pose").mkdir()
@@ -109,6 +132,8 @@ def test_vipe_command_is_run_on_the_rectified_video(tmp_path):
     estimator = VipeEstimator(command=str(fake_vipe(tmp_path, body)))
     estimate = estimator.estimate(clip(), LENS)
     assert estimate.frames.tolist() == [0, 1, 2, 3, 4]
+    with pytest.raises(EstimationFailure, match="at least two frames"):
+        estimator.estimate(clip(1), LENS)
 
 
 def test_vipe_failures_carry_its_last_message(tmp_path):

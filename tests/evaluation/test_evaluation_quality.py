@@ -4,7 +4,7 @@ import torch
 from torch import nn
 
 from ucpe.evaluation.frechet import Gaussian, frechet_distance
-from ucpe.evaluation.inputs import Job
+from ucpe.evaluation.inputs import Job, read_clip
 from ucpe.evaluation.quality import QualitySettings, gaussian_of_videos, measure_quality, spread_frames
 from ucpe.lenses import Pinhole
 from ucpe.trajectories import Trajectory
@@ -19,6 +19,23 @@ class Means(nn.Module):
         if x.ndim == 5:
             x = x.mean(2)
         return nn.functional.adaptive_avg_pool2d(x, 2).flatten(1)
+
+
+class Released(nn.Module):
+    """The interface of the released networks: any size in, class probabilities unless asked for features."""
+
+    def __init__(self, video: bool):
+        super().__init__()
+        self.video = video
+
+    def forward(
+        self, x: torch.Tensor, rescale: bool = False, resize: bool = False, return_features: bool = False
+    ) -> torch.Tensor:
+        assert x.shape[-2] == 32 and x.shape[-1] == 48
+        assert (rescale and resize) == self.video
+        x = x.float().mean(2) if self.video else x.float()
+        features = nn.functional.adaptive_avg_pool2d(x, 2).flatten(1)
+        return features if return_features else features.softmax(1)
 
 
 @pytest.fixture(scope="module")
@@ -51,13 +68,55 @@ def test_fid_and_fvd_are_the_frechet_distance_of_features(jobs, network):
     assert "too few" not in results["FID"]["note"]
     assert "too few" in results["FVD"]["note"]  # 4 videos for 12 dimensions
 
-    from ucpe.evaluation.inputs import read_clip
-
     sides = [
         gaussian_of_videos((read_clip(path).frames for path in paths), Means(), torch.device("cpu"))
         for paths in ([job.video for job in jobs], [job.reference for job in jobs])
     ]
     assert results["FVD"]["value"] == pytest.approx(frechet_distance(*sides), rel=1e-5)
+
+
+def test_released_networks_are_asked_for_features_and_resize_themselves(jobs, tmp_path):
+    """Without the switch they give probabilities, and the distance would be about a ten thousandth of this."""
+    paths = {}
+    for name, video in (("fid", False), ("fvd", True)):
+        paths[name] = str(tmp_path / f"{name}.pt")
+        torch.jit.script(Released(video)).save(paths[name])
+    results = measure_quality(jobs, QualitySettings(**paths, device="cpu"))
+    for name, video in (("FID", False), ("FVD", True)):
+        assert results[name].get("reason") is None, results[name]
+        sides = []
+        for clips in ([job.video for job in jobs], [job.reference for job in jobs]):
+            batches = [read_clip(path).frames for path in clips]
+            batches = [
+                spread_frames(frames, 16).mean(0, keepdims=True) if video else spread_frames(frames, 16)
+                for frames in batches
+            ]
+            quarters = np.concatenate(
+                [b.reshape(len(b), 2, 16, 2, 24, 3).mean((2, 4)).reshape(len(b), -1) for b in batches]
+            )
+            sides.append(Gaussian.of(quarters))
+        assert results[name]["value"] == pytest.approx(frechet_distance(*sides), rel=1e-3)
+        assert results[name]["value"] > 100
+        assert results[name]["weights"] == paths[name.lower()]
+
+
+def test_videos_that_cannot_be_read_or_have_no_caption_are_counted(jobs, network, tmp_path):
+    (tmp_path / "cut.mp4").write_bytes(b"")
+    more = [*jobs, Job("cut", tmp_path / "cut.mp4", jobs[0].camera)]
+    assert (
+        "1 videos could not be read" in measure_quality(more, QualitySettings(fid=network, device="cpu"))["FID"]["note"]
+    )
+
+
+def test_whatever_a_model_raises_is_a_reason(jobs, monkeypatch):
+    from ucpe.evaluation import quality
+
+    def broken(*_):
+        raise AttributeError("'Model' object has no attribute 'score'")
+
+    monkeypatch.setattr(quality, "_qalign", broken)
+    results = measure_quality(jobs, QualitySettings(qalign="somewhere", device="cpu"))
+    assert "has no attribute 'score'" in results["Q-Align"]["reason"]
 
 
 def test_equal_sets_have_no_distance(jobs, network):

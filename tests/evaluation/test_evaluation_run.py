@@ -136,6 +136,81 @@ def test_a_changed_video_camera_or_setting_is_measured_again(study):
     assert done == ["a", "b", "c", "d"]
 
 
+def test_changed_results_of_another_tool_are_measured_again(study):
+    jobs = jobs_of_folder(study / "videos", study / "cameras")
+    before = evaluate(jobs, study / "out", settings(study))
+    np.savez(study / "poses" / "b.npz", data=jobs[1].camera.c2w.numpy())
+    np.savez(study / "poses" / "d.npz", data=jobs[3].camera.c2w.numpy())
+    done: list[str] = []
+    after = evaluate(jobs, study / "out", settings(study), progress=lambda *step: done.append(step[2]))
+    assert done == ["b", "d"]
+    assert after["summary"]["pose"]["RotErr"]["mean"] < before["summary"]["pose"]["RotErr"]["mean"]
+
+
+def test_what_goes_wrong_in_one_video_is_its_own_failure(study):
+    (study / "poses" / "a.npz").write_bytes(b"no zip")
+    np.savez(study / "poses" / "b.npz", data=np.ones((FRAMES, 4, 4)))
+    (study / "calibrations" / "c.json").write_text("{")
+    angles = {"pitch": [None] * FRAMES, "roll": 0.0, "yfov": 70.0, "k1": 0.0, "k2": 0.0}
+    (study / "calibrations" / "d.json").write_text(json.dumps(angles))
+    jobs = jobs_of_folder(study / "videos", study / "cameras")
+    results = evaluate(jobs, study / "out", settings(study))
+    reasons = {(entry["name"], entry["part"]): entry["reason"] for entry in results["failures"]}
+    assert "not a readable npz" in reasons["a", "pose"]
+    assert "no rotation" in reasons["b", "pose"]
+    assert "c.json: not JSON" in reasons["c", "calibration"]
+    assert results["counts"]["calibration"]["measured"] == 3
+    assert "PitchErr" not in results["videos"][3]["calibration"]["metrics"]  # all frames unknown
+    assert any("videos behind each: PitchErr 2" in note for note in results["notes"])
+    write_report(study / "out", jobs)
+
+
+def test_where_every_video_fails_the_worst_case_is_still_given(study):
+    for path in (study / "poses").iterdir():
+        path.unlink()
+    jobs = jobs_of_folder(study / "videos", study / "cameras")
+    results = evaluate(jobs, study / "out", settings(study, protocol="paper"))
+    rotation = results["summary"]["pose"]["RotErr"]
+    assert (rotation["mean"], rotation["count"], rotation["failures"]) == (None, 0, 4)
+    turned = np.radians(20 * np.linspace(0, 1, 16)).sum()  # what a camera that never moves misses of the 20 degrees
+    assert rotation["worst_case"] == pytest.approx(turned, rel=0.05)
+    assert "SpeedErr" not in results["summary"]["pose"]
+    table = write_report(study / "out", jobs)[0].read_text()
+    worst = next(line for line in table.splitlines() if "failures as worst case)" in line)
+    assert f"{rotation['worst_case']:.3f}" in worst
+
+
+def test_a_command_of_one_frame_says_nothing_about_motion(study):
+    Trajectory.static(LENS, frames=1).save(study / "still.json")
+    jobs = jobs_of_folder(study / "videos", study / "still.json")
+    results = evaluate(jobs, study / "out", settings(study))
+    assert results["counts"]["pose"]["measured"] == 0
+    assert "one frame" in results["failures"][0]["reason"]
+
+
+def test_videos_that_end_early_are_named(study):
+    write_video(study / "videos" / "a.mp4", picture_frames(4), FPS)
+    jobs = jobs_of_folder(study / "videos", study / "cameras")
+    results = evaluate(jobs, study / "out", settings(study))
+    assert any(
+        "1 of 4 videos end before their paths do" in note and "a after 0.38 of 1.00 s" in note
+        for note in results["notes"]
+    )
+    with pytest.raises(ValueError, match="above 0 seconds"):
+        Measuring(duration=0.0)
+
+
+def test_calibrations_after_the_end_of_the_path_do_not_count(study):
+    write_video(study / "videos" / "a.mp4", picture_frames(2 * FRAMES), FPS)
+    pitch = [2.0] * FRAMES + [50.0] * FRAMES
+    (study / "calibrations" / "a.json").write_text(
+        json.dumps({"pitch": pitch, "roll": 0.0, "yfov": 70.0, "k1": 0.0, "k2": 0.0})
+    )
+    jobs = jobs_of_folder(study / "videos" / "a.mp4", study / "cameras")
+    results = evaluate(jobs, study / "out", settings(study))
+    assert results["videos"][0]["calibration"]["metrics"]["PitchErr"] == pytest.approx(2, abs=0.01)
+
+
 def test_parallel_over_videos_gives_the_same(study):
     jobs = jobs_of_folder(study / "videos", study / "cameras")
     one = evaluate(jobs, study / "one", settings(study))
@@ -148,6 +223,31 @@ def test_reference_videos_give_the_floor_and_the_papers_comparison(study):
     assert results["summary"]["reference"]["PitchErr"]["mean"] == pytest.approx(0, abs=1e-9)
     assert results["floors"]["calibration"]["metrics"]["PitchErr"] == pytest.approx(2, abs=0.01)
     assert results["floors"]["calibration"]["source"] == "4 reference videos"
+
+
+def test_missing_and_unreadable_references_are_listed(study):
+    (study / "real").mkdir()
+    write_video(study / "real" / "a.mp4", picture_frames(), FPS)
+    (study / "real" / "b.mp4").write_bytes(b"")
+    jobs = jobs_of_folder(study / "videos", study / "cameras", reference=study / "real")
+    results = evaluate(jobs, study / "out", settings(study))
+    assert "Only 2 of 4 videos have a reference video." in results["notes"]
+    assert ("b", "reference", "unreadable") in {(f["name"], f["part"], f["status"]) for f in results["failures"]}
+    assert results["summary"]["reference"]["PitchErr"]["count"] == 1
+    text = write_report(study / "out", jobs, "reference")[2].read_text()
+    assert "Only 2 of 4 videos have a reference video." in text
+    (study / "others").mkdir()
+    write_video(study / "others" / "z.mp4", picture_frames(), FPS)
+    with pytest.raises(ValueError, match=r"others is named like one to evaluate, as a\.mp4"):
+        jobs_of_folder(study / "videos", study / "cameras", reference=study / "others")
+
+
+def test_the_page_shows_the_comparison_the_table_shows(study):
+    jobs = jobs_of_folder(study / "videos", study / "cameras", reference=study / "videos")
+    evaluate(jobs, study / "out", settings(study))
+    command, reference = (write_report(study / "out", jobs, name)[2].read_text() for name in ("commanded", "reference"))
+    assert "<title>a: 2</title>" in command  # the pitch errs by two degrees
+    assert "<title>a: 2</title>" not in reference
 
 
 def test_the_page_is_complete_and_needs_nothing_from_elsewhere(study):
@@ -183,6 +283,41 @@ def test_command_line_end_to_end(study, capsys, monkeypatch):
         evaluate_command.main(["videos"])
     with pytest.raises(ValueError, match="no results at"):
         report_command.main(["compare", "nowhere"])
+    (study / "first" / "results.json").write_text('{"format": "ucpe-evaluation-0"}')
+    with pytest.raises(ValueError, match="not written by this version"):
+        report_command.main(["compare", "first"])
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--cameras", "cameras", "--against", "reference"], "needs reference videos"),
+        (["--cameras", "cameras", "--normalization", "x.txt"], "--normalization goes with --realestate10k, not with"),
+        (["--realestate10k", "cameras", "--lens", "x.json"], "--lens goes with --cameras, not with --realestate10k"),
+        (["--cameras", "cameras", "--pose", "none", "--pose-results", "poses"], "not chosen"),
+        (["--cameras", "cameras", "--pose", "desk", "--pose-results", "poses"], "reads no stored results"),
+    ],
+)
+def test_options_that_would_be_ignored_are_refused(study, monkeypatch, options, message):
+    monkeypatch.chdir(study)
+    with pytest.raises(ValueError, match=message):
+        evaluate_command.main(["videos", *options])
+
+
+def test_cameras_without_a_video_are_reported(study, monkeypatch):
+    monkeypatch.chdir(study)
+    (study / "videos" / "d.mp4").unlink()
+    evaluate_command.main(["videos", "--cameras", "cameras", "--pose", "none"])
+    assert load_results("report")["notes"] == ["1 cameras have no video and are not counted: d."]
+    assert "1 cameras have no video" in (study / "report" / "table.md").read_text()
+
+
+def test_unreadable_videos_are_listed_also_without_an_estimator(study, monkeypatch):
+    monkeypatch.chdir(study)
+    (study / "videos" / "d.mp4").write_bytes(b"")
+    evaluate_command.main(["videos", "--cameras", "cameras", "--pose", "none"])
+    (failure,) = load_results("report")["failures"]
+    assert (failure["name"], failure["part"], failure["status"]) == ("d", "video", "unreadable")
 
 
 def encode(path: Path, times: list[Fraction], size=(32, 56)) -> None:
@@ -289,11 +424,15 @@ def test_the_papers_realestate_setting(tmp_path):
     assert float(job.camera.lens.xfov(480, 832)) == pytest.approx(100)
     relative = torch.linalg.inv(plain.c2w[0]) @ plain.c2w[:81]
     assert torch.allclose(job.camera.c2w[:, :3, 3], 2 * relative[:, :3, 3], atol=1e-6)
-    evaluate_command.main(
-        [str(tmp_path), "--realestate10k", str(DATA / "re10k"), "--normalization",
-         str(DATA / "re10k" / "traj_normalization.txt"), "--pose", "none", "-o", str(tmp_path / "out")]
-    )  # fmt: skip
-    assert load_results(tmp_path / "out")["counts"] == {"videos": 1}
+    for more in ([], ["--normalization", str(DATA / "re10k" / "traj_normalization.txt")]):
+        options = ["--realestate10k", str(DATA / "re10k"), "--pose", "none", "-o", str(tmp_path / "out"), *more]
+        evaluate_command.main([str(tmp_path), *options])
+        results = load_results(tmp_path / "out")
+        assert results["counts"] == {"videos": 1}
+        assert "translations times 0.956966" in results["notes"][0]
+        assert "4 cameras have no video" in results["notes"][1]
+    with pytest.raises(ValueError, match="takes the first 200"):
+        jobs_of_realestate(tmp_path, DATA / "re10k", frames=200)
 
 
 @pytest.mark.skipif(not DATA.exists(), reason="the shared data is not here")
