@@ -42,7 +42,7 @@ FORMAT = "ucpe-bench-encodings-1"
 REFERENCE = "ucpe"
 """Contestant that all others are compared to."""
 
-PICTURES = 4
+PICTURES = 8
 """Predicted views kept of each test set."""
 
 
@@ -129,7 +129,7 @@ def run_benchmark(
 
 
 def plan(benchmark: Benchmark, contestants: Sequence[Contestant]) -> list[Run]:
-    """All trainings, seed by seed, so that a run cut short still compares all contestants on the same seeds."""
+    """All trainings, seed by seed and the reference first, so that a run cut short still has pairs to compare."""
     settings = {
         "format": FORMAT,
         "clips": data.FORMAT,
@@ -142,7 +142,7 @@ def plan(benchmark: Benchmark, contestants: Sequence[Contestant]) -> list[Run]:
         Task(contestant, training, seed)
         for seed in range(benchmark.seeds)
         for training in benchmark.trainings
-        for contestant in contestants
+        for contestant in sorted(contestants, key=lambda contestant: contestant.name != REFERENCE)
     ]
     return [
         Run(
@@ -239,14 +239,14 @@ def markdown(results: dict[str, Any]) -> str:
     training, machine = benchmark["training"], results.get("machine", {})
     finished = {name: facts for name, facts in results["runs"].items() if facts is not None}
     absent = [name for name, facts in results["runs"].items() if facts is None]
-    hours = sum(facts["seconds"] for facts in finished.values()) / 3600
+    hours = sum(facts["processor_seconds"] for facts in finished.values()) / 3600
     families = list(FAMILIES)
     lines = [
         "# Novel view synthesis by camera encoding",
         "",
         f"{training['steps']} steps of batch {training['batch']} on {training['clips']} clips, {benchmark['seeds']} "
         f"seeds, {benchmark['test_clips']} test clips per lens; {len(finished)} of {len(results['runs'])} trainings "
-        f"done, {hours:.2f} hours in all by their own clocks on {machine.get('processor', 'an unnamed machine')}.",
+        f"done, {hours:.2f} hours of processor time on {machine.get('processor', 'an unnamed machine')}.",
         "PSNR in dB over pixels that see something, mean ± standard deviation between seeds.",
         "",
     ]
@@ -288,12 +288,13 @@ def draw(
     }
     paths = [dot_plot(output / "psnr.png", panels, "PSNR of the predicted view (dB)")]
     try:
-        shown = {test: _load(test, PICTURES, clips) for test in (*FAMILIES, "mixed")}
+        count = min(PICTURES, results["benchmark"]["test_clips"])
+        shown = {test: _load(test, count, clips) for test in (*FAMILIES, "mixed")}
     except OSError:
         return paths
     rows: dict[str, list[np.ndarray | None]] = {}
     for index, (test, part) in enumerate(shown.items()):
-        setting, clip = "mixed" if test == "mixed" else "seen", index % PICTURES
+        setting, clip = "mixed" if test == "mixed" else "seen", index % len(part)
         row: list[np.ndarray | None] = [part.images[clip, view].numpy() for view in range(GIVEN + 1)]
         for name in titles:
             mine = (run for run in runs if run.task.contestant.name == name and run.name in records)

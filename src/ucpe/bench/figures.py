@@ -33,7 +33,12 @@ def dot_plot(
     rows = list(next(iter(panels.values())))
     series = list(next(iter(next(iter(panels.values())).values())))
     figure, axes = plt.subplots(
-        1, len(panels), figsize=(1.6 + 4.2 * len(panels), 1.1 + 0.34 * len(rows)), sharey=True, squeeze=False
+        1,
+        len(panels),
+        figsize=(1.6 + 4.2 * len(panels), 1.1 + 0.34 * len(rows)),
+        sharex=True,
+        sharey=True,
+        squeeze=False,
     )
     for axis, (title, panel) in zip(axes[0], panels.items()):
         for number, name in enumerate(series):

@@ -109,11 +109,9 @@ def run_all(
     """Records by name of all runs that are there or could be made within the budget, in the order given.
 
     `work` (importable by name) does a task in a process of its own with one thread. A run is only started if the
-    longest one so far would still fit.
+    longest one of this call would still fit. Facts get the seconds it took, by the clock and of the processor.
     """
     records = {run.name: record for run in runs if (record := folder.load(run)) is not None}
-    for record in records.values():
-        budget.note(record.facts["seconds"])
     if progress is not None and records:
         progress(len(records), len(runs), "done before")
     waiting = [run for run in runs if run.name not in records]
@@ -174,9 +172,10 @@ class _RecordedWork:
     folder: RunFolder
 
     def __call__(self, run: Run) -> Record:
-        started = time.monotonic()
+        started, busy = time.monotonic(), time.process_time()
         record = self.work(run.task)
         record.facts["seconds"] = round(time.monotonic() - started, 1)
+        record.facts["processor_seconds"] = round(time.process_time() - busy, 1)
         self.folder.save(run, record)
         return record
 
