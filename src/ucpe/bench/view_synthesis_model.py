@@ -28,7 +28,7 @@ DESCRIBED_STEPS = 25
 class Training:
     """How every contestant is trained."""
 
-    steps: int = 1000
+    steps: int = 800
     batch: int = 16
     clips: int = 12_000
     learning_rate: float = 2e-3

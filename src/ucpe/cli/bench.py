@@ -82,7 +82,7 @@ class Encodings:
     minutes: float | None = None
     """Start nothing that would not end within so many minutes; what was not run is shown as not run."""
     steps: int | None = None
-    """Steps of each training. [default: 1000, or 300 if --quick]"""
+    """Steps of each training. [default: 800, or 300 if --quick]"""
     clips: int | None = None
     """Clips to train on. [default: 12000, or 4096 if --quick]"""
     trainings: tuple[str, ...] | None = None
