@@ -157,7 +157,7 @@ def _ticks(largest: float) -> list[float]:
 
 def _steps(largest: float) -> list[float]:
     """Round distances between lines, from fine to coarse."""
-    return [float(10 ** np.floor(np.log10(largest)) * factor) for factor in (0.1, 0.2, 0.5, 1, 2)]
+    return [float(10 ** np.floor(np.log10(largest)) * factor) for factor in (0.1, 0.2, 0.5, 1, 2, 5)]
 
 
 def _draw_level(
