@@ -9,6 +9,7 @@ $(VENV)/.installed: pyproject.toml constraints.txt
 	test -x $(RUN)/python || $(PYTHON) -m venv $(VENV)
 	$(INSTALL) torch
 	$(INSTALL) --editable '.[dev]'
+	$(INSTALL) --force-reinstall --no-deps opencv-contrib-python-headless # rapidocr's plain OpenCV lies over it
 	touch $@
 
 demo: $(VENV)/.installed
