@@ -110,7 +110,7 @@ benchmark = encodings.Benchmark(("none", "ucpe"), 1, Training(steps=2, batch=2, 
 encodings.run_benchmark(benchmark, Path({str(tmp_path / "killed")!r}), workers=1)
 """
     process = subprocess.Popen([sys.executable, "-c", script], env={**os.environ, "OMP_NUM_THREADS": "1"})
-    first = tmp_path / "killed/runs/none/all-seed-0.safetensors"
+    first = tmp_path / "killed/runs/ucpe/all-seed-0.safetensors"
     deadline = time.monotonic() + 240
     while not first.exists() and process.poll() is None and time.monotonic() < deadline:
         time.sleep(0.005)
@@ -123,8 +123,8 @@ encodings.run_benchmark(benchmark, Path({str(tmp_path / "killed")!r}), workers=1
     one_seed = replace(TINY, seeds=1)
     results = run_benchmark(one_seed, tmp_path / "killed", workers=1, progress=lambda *what: seen.append(what[2]))
     assert first.stat().st_mtime_ns == before
-    assert "none/all-seed-0" not in seen
-    assert seen[-1] == "ucpe/all-seed-0"
+    assert "ucpe/all-seed-0" not in seen
+    assert seen[-1] == "none/all-seed-0"
     whole = run_benchmark(one_seed, tmp_path / "whole", tmp_path / "killed/clips", workers=1)
     assert whole["psnr"] == results["psnr"]
     assert whole["differences"] == results["differences"]
