@@ -20,8 +20,9 @@ SEAM = 32
 CONTRAST = 0.02
 """Least contrast of a SIFT feature; half of OpenCV's default, as skies and walls have little."""
 
-SMALLEST_ANGLE = 0.5
-"""Degrees between two rays below which their point is not taken into a map."""
+SMALLEST_ANGLE = 0.05
+"""Degrees between two rays below which their point is not taken into a map. Far points are kept: they pin the rotation,
+which the ground alone leaves vague."""
 
 SMALLEST_MAP = 3
 """Fewest keyframes of a map."""
@@ -267,7 +268,7 @@ class _Job:
         options.abs_pose_min_num_inliers = limits.minimum_inliers
         options.abs_pose_max_error = options.filter_max_reproj_error = limits.inlier_distance
         options.filter_min_tri_angle = triangulation.min_angle = SMALLEST_ANGLE
-        options.ba_local_min_tri_angle = 2 * SMALLEST_ANGLE
+        options.ba_local_min_tri_angle = 1.0
         adjustment = self._adjustment()
 
         def refine_all() -> None:
