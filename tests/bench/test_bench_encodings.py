@@ -1,19 +1,25 @@
 import json
 import os
+import pickle
+import re
 import signal
 import subprocess
 import sys
 import time
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
 from ucpe.bench import encodings
 from ucpe.bench.encodings import SETTINGS, Benchmark, run_benchmark
-from ucpe.bench.runs import Budget, Record, Run, RunFolder, each, key_of, run_all
-from ucpe.bench.view_synthesis_model import Training
+from ucpe.bench.runs import Budget, Record, Run, RunFolder, _RecordedWork, each, key_of, run_all
+from ucpe.bench.view_synthesis_data import random_poses
+from ucpe.bench.view_synthesis_model import Training, ViewSynthesisModel, describe
+from ucpe.lenses import FAMILIES
 
 ROOT = Path(__file__).resolve().parents[2]
 TINY = Benchmark(
@@ -91,6 +97,33 @@ def test_several_workers_do_each_task_once():
     assert sorted(each(abs, [-3, 2, -1], workers=2)) == [(-3, 3), (-1, 1), (2, 2)]
     with pytest.raises(ValueError, match="workers"):
         list(each(abs, [1], workers=0))
+
+
+def test_everything_a_worker_process_needs_can_be_sent_to_it(tmp_path):
+    contestants = [encodings.find_contestant("ucpe")]
+    sent = (
+        _RecordedWork(partial(encodings.perform, TINY, tmp_path), RunFolder(tmp_path)),
+        encodings.plan(TINY, contestants),
+    )
+    work, runs = pickle.loads(pickle.dumps(sent))
+    assert runs == sent[1]
+    assert work.work.args == (TINY, tmp_path)
+    assert pickle.loads(pickle.dumps(partial(encodings._render, tmp_path))).func is encodings._render
+
+
+def test_the_documented_example_is_gta(tmp_path, monkeypatch):
+    code = re.search(r"```python\n(.*?)```", (ROOT / "docs/evidence.md").read_text(encoding="utf-8"), re.S)
+    (tmp_path / "documented_encoding.py").write_text(code.group(1))
+    monkeypatch.syspath_prepend(tmp_path)
+    mine, gta = (encodings.find_contestant(name) for name in ("documented_encoding:MyEncoding", "gta"))
+    lens = FAMILIES["wide"].sample(torch.Generator().manual_seed(0), (2, 3))
+    poses = torch.from_numpy(np.stack([random_poses(np.random.default_rng(seed)) for seed in range(2)]))
+    images = torch.rand(2, 3, 48, 48, 3)
+    views = []
+    for contestant in (mine, gta):
+        model = ViewSynthesisModel(contestant)
+        views.append(model(images, *describe(model.encoding, lens, poses, model.shape)))
+    assert torch.allclose(*views, atol=1e-5)
 
 
 def test_keys_follow_every_setting():
