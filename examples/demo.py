@@ -1,87 +1,40 @@
-"""One world through four lenses, every lens and every move as a picture: what the package does without any model."""
+"""`make demo`: one scene through four lenses with the bundled desk model, no download, no GPU."""
 
 from __future__ import annotations
 
 import argparse
+import time
 from pathlib import Path
 
-import numpy as np
 from rich.progress import track
 
-from ucpe.encodings import lat_up_map
-from ucpe.lenses import FAMILIES, BrownConrady, Equirectangular, KannalaBrandt, OmniStereo
-from ucpe.lenses.show import display_size, draw_lens, save_picture
-from ucpe.synthesis.worlds import World, render_clip
-from ucpe.trajectories import Trajectory
-from ucpe.trajectories.show import show_trajectory
+import ucpe
+from ucpe.generation.preview import preview_sheet
+from ucpe.lenses import FAMILIES
 from ucpe.video import write_video
 
-LENSES = {
-    **{name: family.typical() for name, family in FAMILIES.items()},
-    "kannala-brandt": KannalaBrandt(xfov=170, k1=0.03, k2=-0.01),
-    "brown-conrady": BrownConrady(xfov=100, k1=-0.2, k2=0.03),
-    "equirectangular": Equirectangular(),
-    "omni-stereo": OmniStereo(baseline=0.3),
-}
-MOVES = ("orbit", "dolly-in", "crane-up", "spiral", "handheld", "dolly-zoom")
-SEED, FRAMES, FPS, HEIGHT, WIDTH = 5, 33, 16, 240, 416
+PROMPT = "a red tower and a tree on grass, mountains on the horizon, under a clear sky"
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("prompt", nargs="?", default=PROMPT)
     parser.add_argument("-o", "--output", type=Path, default=Path("out"))
-    output = parser.parse_args().output
-    output.mkdir(parents=True, exist_ok=True)
-
-    world = World.sample(SEED, kind="outdoor", objects=6)
-    print(f"{world.caption}, through four lenses")
-    rows = []
-    for family in track(FAMILIES.values(), "videos"):
-        camera = Trajectory.arc(family.typical(), degrees=30, frames=FRAMES, fps=FPS, pitch=-4, roll=6).scaled(
-            world.near_depth
-        )
-        clip = render_clip(world, camera.lens, camera.c2w, HEIGHT, WIDTH, fps=FPS, samples=2)
-        write_video(output / f"world-{family.name}.mp4", clip.color, FPS)
-        rows.append((family.name, camera, clip.color))
-    draw_sheet(rows, output / "world.png")
-    tilted = Trajectory.static(FAMILIES["wide"].typical(), frames=1, pitch=-10, roll=10).c2w
-    for name, lens in track(LENSES.items(), "lenses"):
-        width = 960 if name in ("equirectangular", "omni-stereo") else 832
-        lat_up = lat_up_map(lens, tilted, *display_size(480, width))[0]
-        picture = draw_lens(lens, lat_up, tilted[0], width=width, title=name, subtitle="pitched -10°, rolled 10°")
-        save_picture(picture, output / f"lens-{name}.png")
-    for name in track(MOVES, "moves"):
-        camera = Trajectory.move(name, FAMILIES["wide"].typical())
-        show_trajectory(camera, output / f"move-{name}.png", title=name)
-    show_trajectory(Trajectory.orbit(FAMILIES["fisheye"].typical()), output / "move-orbit.html", title="orbit, fisheye")
-    print(f"pictures and videos are in {output.resolve()}:")
-    for path in sorted(output.iterdir()):
-        print(f"  {path.name}")
-
-
-def draw_sheet(rows: list[tuple[str, Trajectory, np.ndarray]], path: Path, shown: int = 3) -> None:
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-
-    from ucpe.generation.preview import draw_latitudes, lens_at
-
-    figure, grid = pyplot.subplots(
-        shown, len(rows), figsize=(3.2 * len(rows), 3.2 * HEIGHT / WIDTH * shown + 0.35),
-        gridspec_kw={"wspace": 0.02, "hspace": 0.02, "left": 0.005, "right": 0.995, "top": 0.93, "bottom": 0.005},
-    )  # fmt: skip
-    for column, (name, camera, frames) in zip(grid.T, rows):
-        for axes, index in zip(column, np.linspace(0, len(frames) - 1, shown).round().astype(int)):
-            axes.imshow(frames[index], extent=(0, WIDTH, HEIGHT, 0))
-            draw_latitudes(axes, lens_at(camera, index), camera.c2w[index], HEIGHT, WIDTH, arrows=False)
-            axes.set_axis_off()
-            axes.set_xlim(0, WIDTH)
-            axes.set_ylim(HEIGHT, 0)
-        xfov = float(camera.lens.xfov(HEIGHT, WIDTH))
-        column[0].set_title(f"{name.replace('-', ' ')}, {xfov:.0f}°", fontsize=11, color="#2a2d34", pad=5)
-    figure.savefig(path, dpi=100)
-    pyplot.close(figure)
+    parser.add_argument("--seed", type=int, default=0)
+    options = parser.parse_args()
+    options.output.mkdir(parents=True, exist_ok=True)
+    start = time.monotonic()
+    pipe = ucpe.CameraPipeline.from_pretrained()
+    videos = []
+    for family in track(FAMILIES.values(), options.prompt):
+        camera = ucpe.Trajectory.pan(family.typical(), degrees=20, frames=17, fps=8, pitch=-6, roll=10)
+        video = pipe(options.prompt, camera, seed=options.seed)
+        write_video(options.output / f"{family.name}.mp4", video.frames, camera.fps)
+        videos.append(video)
+    preview_sheet(videos, options.output / "demo.png")
+    print(f"{len(videos)} videos in {time.monotonic() - start:.0f} s; the yellow line is the commanded horizon:")
+    for name in (*FAMILIES, "demo"):
+        print(f"  {options.output / name}{'.png' if name == 'demo' else '.mp4'}")
 
 
 if __name__ == "__main__":
