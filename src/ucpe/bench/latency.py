@@ -110,7 +110,7 @@ def measure_latency(
         finally:
             adapter.attach(transformer)
 
-    synchronize = torch.cuda.synchronize if device.type == "cuda" else lambda: None
+    synchronize = getattr(getattr(torch, device.type, None), "synchronize", lambda: None)
     with torch.no_grad():
         seconds, base = time_in_turn([with_adapter, detached], repeats, warmup, synchronize)
     return Latency(
