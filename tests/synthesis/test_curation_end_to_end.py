@@ -274,7 +274,7 @@ def test_thresholds_measure_nothing_again_and_lost_tracking_splits(small_videos,
     np.testing.assert_allclose(poses[:, 2, 3].numpy(), np.arange(6) / 2)
 
 
-def test_shards_and_workers_cover_every_video_once(small_videos, tmp_path):
+def test_shards_cover_every_video_once(small_videos, tmp_path):
     shares = [curate_videos(small_videos, tmp_path / "shards", quick_steps(), shard=n, shards=2) for n in range(2)]
     assert sum(share.videos for share in shares) == 3
     whole = curate_videos(small_videos, tmp_path / "one", quick_steps())
@@ -284,3 +284,12 @@ def test_shards_and_workers_cover_every_video_once(small_videos, tmp_path):
         curate_videos(small_videos, tmp_path, quick_steps(), shard=2, shards=2)
     with pytest.raises(FileNotFoundError, match="no video or folder"):
         curate_videos(tmp_path / "nowhere", tmp_path, quick_steps())
+
+
+def test_workers_write_the_same_rows(small_videos, tmp_path):
+    steps = quick_steps(lowest_quality=1.1)[:5]
+    for workers in (1, 2):
+        summary = curate_videos(small_videos, tmp_path / str(workers), steps, workers=workers)
+        assert (summary.videos, summary.kept, summary.failed) == (3, 0, {})
+        (tmp_path / str(workers) / "clips").mkdir()
+    assert rows_of(tmp_path / "1") == rows_of(tmp_path / "2")

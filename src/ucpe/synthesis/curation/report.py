@@ -70,8 +70,8 @@ th:first-child, td:first-child, td.why { text-align: left; } td.bar { width: 38%
 .bar div { display: flex; height: 14px; border-radius: 3px; overflow: hidden; }
 .bar i { display: block; height: 100%; } .kept { background: var(--kept); } .dropped { background: var(--dropped); }
 .pictures { display: grid; grid-template-columns: repeat(auto-fill, minmax(190px, 1fr)); gap: .6rem; }
-figure { margin: 0; } figure img { width: 100%; height: 96px; object-fit: contain; display: block; border-radius: 4px;
-  background: #0003; border-bottom: 3px solid var(--kept); } figure.out img { border-bottom-color: var(--dropped); }
+figure { margin: 0; } figure img { width: 100%; aspect-ratio: 2; object-fit: contain; display: block;
+  border-radius: 4px; background: #0003; border-bottom: 3px solid var(--kept); } figure.out img { border-bottom-color: var(--dropped); }
 figcaption { font-size: .72rem; color: var(--soft); overflow-wrap: anywhere; line-height: 1.3; margin-top: .2rem; }
 .plots { display: grid; grid-template-columns: repeat(auto-fill, minmax(300px, 1fr)); gap: .8rem; margin: .6rem 0; }
 svg { width: 100%; height: auto; display: block; font: 11px system-ui, sans-serif; } svg text { fill: var(--soft); }
@@ -225,7 +225,7 @@ def _histogram(measure: Measure, rows: list[Row], threshold: float) -> str:
         return ""
     highest = float(max(np.percentile(values, 99) * 1.05, threshold * 1.6, 1e-6))
     counts, edges = np.histogram(values.clip(0, highest), 40, (0, highest))
-    width, height, left, base = 320, 120, 6, 100
+    width, height, left, base = 320, 132, 6, 100
     scale = (width - 2 * left) / highest
     bars = []
     for count, low, high in zip(counts, edges[:-1], edges[1:]):
@@ -242,8 +242,8 @@ def _histogram(measure: Measure, rows: list[Row], threshold: float) -> str:
     return (
         f"<div class='panel'><svg viewBox='0 0 {width} {height}'><text class='title' x='{left}' y='12'>"
         f"{html.escape(measure.label)}</text>{''.join(bars)}<line x1='{at:.1f}' x2='{at:.1f}' y1='20' y2='{base}'/>"
-        f"<text x='{left}' y='{height - 5}'>0</text><text x='{width - left}' y='{height - 5}' text-anchor='end'>"
-        f"{highest:.3g}</text><text x='{min(max(at, 70), width - 90):.1f}' y='{height - 5}' text-anchor='middle'>"
+        f"<text x='{left}' y='{base + 12}'>0</text><text x='{width - left}' y='{base + 12}' text-anchor='end'>"
+        f"{highest:.3g}</text><text x='{min(max(at, 95), width - 95):.1f}' y='{height - 5}' text-anchor='middle'>"
         f"{flag} {threshold:g}</text></svg></div>"
     )
 
