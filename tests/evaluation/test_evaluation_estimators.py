@@ -1,3 +1,4 @@
+import hashlib
 import json
 import stat
 import sys
@@ -9,9 +10,11 @@ import pytest
 import torch
 
 from ucpe.evaluation.estimators import CALIBRATORS, POSE_ESTIMATORS, EstimatorChoice
-from ucpe.evaluation.estimators.base import Clip, EstimationFailure
+from ucpe.evaluation.estimators.base import Clip, EstimationFailure, measured_floor
+from ucpe.evaluation.estimators.colmap import FLOOR as COLMAP_FLOOR
 from ucpe.evaluation.estimators.stored import StoredCalibrations, StoredPoses
 from ucpe.evaluation.estimators.vipe import VipeEstimator
+from ucpe.evaluation.protocols import PROTOCOLS
 from ucpe.lenses import Pinhole
 from ucpe.trajectories import Trajectory
 from ucpe.trajectories.rotations import rotation_from_angles
@@ -185,6 +188,22 @@ def test_geocalib_through_its_interface(monkeypatch):
     assert calibration.lens["k2"] == pytest.approx([0.02] * 3)
     with pytest.raises(ValueError, match=r"no GeoCalib weights at nowhere\.tar"):
         EstimatorChoice("geocalib", weights="nowhere.tar").calibrator()
+
+
+def test_floors_belong_to_a_protocol_and_to_the_weights_they_were_measured_with(tmp_path):
+    weights, path = tmp_path / "weights", tmp_path / "floor.json"
+    weights.write_bytes(b"one")
+    assert measured_floor(path, "paper") is None
+    digest = hashlib.sha256(b"one").hexdigest()
+    path.write_text(json.dumps({"metrics": {"paper": {"RotErr": 0.1}}, "files": [digest]}))
+    assert measured_floor(path, "paper", [weights]) == {"RotErr": 0.1}
+    assert measured_floor(path, "released", [weights]) is None
+    weights.write_bytes(b"other")
+    assert measured_floor(path, "paper", [weights]) is None
+
+
+def test_colmap_ships_its_floor_under_every_protocol():
+    assert all(set(measured_floor(COLMAP_FLOOR, name)) >= {"RotErr", "TransErr", "CamMC"} for name in PROTOCOLS)
 
 
 def test_every_registered_estimator_can_be_found():

@@ -182,6 +182,19 @@ def test_runs_of_other_estimators_or_other_videos_say_so():
     assert any("different videos (4, 3, 3 in common)" in note for note in table.notes)
 
 
+def test_the_estimators_own_error_stands_beside_runs_side_by_side():
+    runs = [results("a", "robust", 1.0), results("b", "robust", 2.0)]
+    for run in runs:
+        run["floors"] = {
+            "pose": {"source": "shipped", "metrics": {"RotErr": 0.1, "ATE": 0.2}},
+            "calibration": {"source": "shipped", "metrics": {"PitchErr": 0.5}},
+        }
+    (floor,) = [row for row in comparison(runs).rows if row.comparable == "floor"]
+    assert {name: cell.value for name, cell in floor.cells.items()} == {"RotErr": 0.1, "PitchErr": 0.5}
+    (floor,) = [row for row in comparison(runs, against="reference").rows if row.comparable == "floor"]
+    assert set(floor.cells) == {"RotErr"}
+
+
 def test_different_protocols_are_not_ranked_against_each_other():
     table = comparison([results("a", "robust", 1.0), results("b", "released", 2.0)])
     assert not ranks(table)

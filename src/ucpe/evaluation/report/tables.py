@@ -123,18 +123,14 @@ def counts_failures(results: dict[str, Any]) -> bool:
     return any(failure["part"] in ("pose", "calibration") for failure in results["failures"])
 
 
-def floor_row(results: dict[str, Any]) -> TableRow | None:
-    """The estimators' own error as a row, if it is known."""
+def floor_row(results: dict[str, Any], against: str = "commanded") -> TableRow | None:
+    """The estimators' own error as a row, if it is known; against references, a calibrator's is on both sides."""
     known = {column.metric for column in COLUMNS}
-    cells = {
-        name: Cell(value)
-        for part in results["floors"].values()
-        for name, value in part["metrics"].items()
-        if name in known
-    }
+    parts = [floor for part, floor in results["floors"].items() if part == "pose" or against == "commanded"]
+    cells = {name: Cell(value) for part in parts for name, value in part["metrics"].items() if name in known}
     if not cells:
         return None
-    sources = sorted({part["source"] for part in results["floors"].values()})
+    sources = sorted({part["source"] for part in parts})
     return TableRow(f"floor of the estimators ({', '.join(sources)})", cells, comparable="floor")
 
 

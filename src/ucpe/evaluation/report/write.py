@@ -42,7 +42,7 @@ def run_table(results: dict[str, Any], against: str = "commanded") -> Table:
     rows = [row_of_results(results, against)]
     if counts_failures(results):
         rows.append(row_of_results(results, against, worst_case=True))
-    floor = floor_row(results)
+    floor = floor_row(results, against)
     return Table((*rows, *([floor] if floor else [])), tuple(_notes([results], against)))
 
 
@@ -65,6 +65,9 @@ def comparison(everything: Sequence[dict[str, Any]], quote: Sequence[str] = (), 
         rows.append(row_of_results(results, against))
         if counts_failures(results):
             rows.append(row_of_results(results, against, worst_case=True))
+    for floor in [floor_row(results, against) for results in everything]:
+        if floor is not None and floor not in rows:
+            rows.append(floor)
     notes = _notes(everything, against)
     for table in quote:
         rows += rows_of_quotes(quoted_rows(table))
