@@ -27,6 +27,7 @@ def main() -> None:
     parser.add_argument("--frames", type=int, default=31)
     parser.add_argument("--width", type=int, default=640)
     parser.add_argument("--first", type=int, default=100, help="seed of the first world")
+    parser.add_argument("--kind", choices=("outdoor", "indoor"), help="of the worlds; three in four are outdoors")
     parser.add_argument("--noise", type=float, default=2.0, help="standard deviation of noise in grey levels")
     parser.add_argument("--samples", type=int, default=8, help="frames measured for the scale")
     arguments = parser.parse_args()
@@ -39,7 +40,7 @@ def main() -> None:
     for number in range(arguments.clips):
         seed, (name, camera) = arguments.first + number, moves[number % len(moves)]
         moving = number % 3 == 2
-        world = World.sample(seed, moving=moving)
+        world = World.sample(seed, arguments.kind, moving)
         c2w = camera.scaled(world.near_depth).c2w
         clip = render_clip(world, LENS, c2w, arguments.width // 2, arguments.width, threads=1)
         noise = np.random.default_rng(seed).normal(0, arguments.noise, clip.color.shape)

@@ -27,6 +27,9 @@ which the ground alone leaves vague."""
 SMALLEST_MAP = 3
 """Fewest keyframes of a map."""
 
+STARTS = 3
+"""Pairs of keyframes that are tried as the start of a map."""
+
 LARGEST_PARALLAX = 10.0
 """Pixels beyond which more parallax does not make two keyframes a better start of a map."""
 
@@ -47,7 +50,7 @@ class Track:
     stop: int
     c2w: np.ndarray  # (stop - start, 4, 4) float64
     error: float
-    """Mean distance in degrees between features and where the map puts them."""
+    """Mean distance in degrees between features and where the map puts them; NaN from a tracker that does not say."""
 
     @property
     def moves(self) -> bool:
@@ -98,12 +101,11 @@ class SphericalMapper:
         height = round(frames.shape[1] * width / frames.shape[2])
         camera = colmap.Camera.create_from_model_name(1, "EQUIRECTANGULAR", 1.0, width, height)
         job = _Job(self, colmap, camera, seen, seed)
-        placed: dict[int, _Placed] = {}
+        found: list[tuple[int, _Placed]] = []
         for group, component in enumerate(job.components()):
-            if job.parallax(component) < self.minimum_parallax:
-                placed |= job.turn(component, group)
-            else:
-                placed |= job.map(component, group)
+            turning = job.parallax(component) < self.minimum_parallax
+            found += job.turn(component, group) if turning else job.map(component, group)
+        placed = dict(sorted(found, key=lambda pose: pose[1].support))
         return _split(placed, self.minimum_frames)
 
     def _detect(self, frame: np.ndarray) -> Features:
@@ -138,6 +140,7 @@ class _Placed(NamedTuple):
     world: tuple[int, int]
     c2w: np.ndarray  # (4, 4)
     error: float  # degrees
+    support: int  # features that agree
 
 
 class _Motion(NamedTuple):
@@ -189,12 +192,11 @@ class _Job:
         motions = [motion for (first, _), motion in self.motions.items() if first in component]
         return max(float(np.percentile(motion.parallax, PARALLAX_PERCENTILE)) for motion in motions)
 
-    def turn(self, component: list[int], group: int) -> dict[int, _Placed]:
+    def turn(self, component: list[int], group: int) -> list[tuple[int, _Placed]]:
         """Poses of a camera that only turns, each frame chained to the keyframe it shares most matches with."""
-        turned = {component[0]: (np.eye(3), 0.0)}
-        rest = [frame for frame in component[1:]]
-        rest += [frame for frame in range(len(self.seen)) if frame not in component]
-        for frame in rest:
+        turned = {component[0]: _Placed((group, 0), np.eye(4), 0.0, len(self.rays[component[0]]))}
+        rest = [frame for frame in range(len(self.seen)) if frame not in component]
+        for frame in component[1:] + rest:
             near = [keyframe for keyframe in self._neighbours(frame) if keyframe in turned and keyframe in component]
             linked = {key: self._matched(key, frame) for key in near}
             linked = {key: matches for key, matches in linked.items() if len(matches) >= self.options.minimum_inliers}
@@ -206,25 +208,21 @@ class _Job:
             left = np.linalg.norm(before @ rotation.T - after, axis=1)
             agreeing = left < self.options.inlier_distance * self.pixel
             if agreeing.sum() >= self.options.minimum_inliers:
-                turned[frame] = (turned[key][0] @ rotation.T, float(np.degrees(left[agreeing].mean())))
-        poses = {}
-        for frame, (rotation, error) in turned.items():
-            c2w = np.eye(4)
-            c2w[:3, :3] = rotation
-            poses[frame] = _Placed((group, 0), c2w, error)
-        return poses
+                c2w = np.eye(4)
+                c2w[:3, :3] = turned[key].c2w[:3, :3] @ rotation.T
+                error = float(np.degrees(left[agreeing].mean()))
+                turned[frame] = _Placed((group, 0), c2w, error, int(agreeing.sum()))
+        return list(turned.items())
 
-    def map(self, component: list[int], group: int) -> dict[int, _Placed]:
+    def map(self, component: list[int], group: int) -> list[tuple[int, _Placed]]:
         """Poses of all frames that can be placed in the maps of a component."""
-        placed: dict[int, _Placed] = {}
+        placed: list[tuple[int, _Placed]] = []
         for number, reconstruction in enumerate(self._mapped(component)):
             self._localise(reconstruction)
             if self.options.refine:
                 self._adjust(reconstruction)
             reconstruction.update_point_3d_errors()
-            for frame, pose in _poses(reconstruction, (group, number), self.pixel).items():
-                if frame not in placed or pose.error < placed[frame].error:
-                    placed[frame] = pose
+            placed += _poses(reconstruction, (group, number), self.pixel)
         return placed
 
     def _mapped(self, component: list[int]) -> Iterator[Any]:
@@ -233,14 +231,16 @@ class _Job:
         with _quiet(colmap):
             cache = self._correspondences(component)
         while pairs := [pair for pair in self.motions if left.issuperset(pair)]:
-            reconstruction = colmap.Reconstruction()
-            with _quiet(colmap):
-                self._grow(colmap.IncrementalMapper(cache), reconstruction, max(pairs, key=self._unexplained), left)
-            placed = {image_id - 1 for image_id in reconstruction.reg_image_ids()}
-            if len(placed) < SMALLEST_MAP:
+            for start in sorted(pairs, key=self._unexplained, reverse=True)[:STARTS]:
+                reconstruction = colmap.Reconstruction()
+                with _quiet(colmap):
+                    self._grow(colmap.IncrementalMapper(cache), reconstruction, start, left)
+                if reconstruction.num_reg_images() >= SMALLEST_MAP:
+                    break
+            else:
                 return
+            left -= {image_id - 1 for image_id in reconstruction.reg_image_ids()}
             yield reconstruction
-            left -= placed
 
     def _correspondences(self, component: list[int]) -> Any:
         """Features and matches of a component's keyframes, as pycolmap's mapper reads them."""
@@ -426,27 +426,22 @@ def fit_rotation(
 
 
 def _add_frame(colmap: Any, reconstruction: Any, frame: int, seen: Features, pose: Any) -> None:
-    image_id = frame + 1
-    if reconstruction.exists_image(image_id):
-        reconstruction.image(image_id).frame.rig_from_world = pose
-        reconstruction.register_frame(reconstruction.image(image_id).frame_id)
-        return
     points = colmap.Point2DList([colmap.Point2D(pixel) for pixel in seen.pixels])
-    image = colmap.Image(name=f"{frame:08d}", points2D=points, camera_id=1, image_id=image_id)
+    image = colmap.Image(name=f"{frame:08d}", points2D=points, camera_id=1, image_id=frame + 1)
     reconstruction.add_image_with_trivial_frame(image, pose)
 
 
-def _poses(reconstruction: Any, world: tuple[int, int], pixel: float) -> dict[int, _Placed]:
-    """Poses of a map by frame number."""
+def _poses(reconstruction: Any, world: tuple[int, int], pixel: float) -> list[tuple[int, _Placed]]:
+    """Frame numbers and poses of a map."""
     errors = {key: point.error for key, point in reconstruction.points3D.items()}
-    found = {}
+    found = []
     for image in reconstruction.images.values():
         if image.has_pose:
             c2w = np.eye(4)
             c2w[:3] = image.cam_from_world().inverse().matrix()
             seen = [errors[point.point3D_id] for point in image.points2D if point.has_point3D()]
             error = float(np.degrees(np.mean(seen) * pixel)) if seen else np.inf
-            found[image.image_id - 1] = _Placed(world, c2w, error)
+            found.append((image.image_id - 1, _Placed(world, c2w, error, len(seen))))
     return found
 
 
