@@ -71,7 +71,8 @@ th:first-child, td:first-child, td.why { text-align: left; } td.bar { width: 38%
 .bar i { display: block; height: 100%; } .kept { background: var(--kept); } .dropped { background: var(--dropped); }
 .pictures { display: grid; grid-template-columns: repeat(auto-fill, minmax(190px, 1fr)); gap: .6rem; }
 figure { margin: 0; } figure img { width: 100%; aspect-ratio: 2; object-fit: contain; display: block;
-  border-radius: 4px; background: #0003; border-bottom: 3px solid var(--kept); } figure.out img { border-bottom-color: var(--dropped); }
+  border-radius: 4px; background: #0003; border-bottom: 3px solid var(--kept); }
+figure.out img { border-bottom-color: var(--dropped); }
 figcaption { font-size: .72rem; color: var(--soft); overflow-wrap: anywhere; line-height: 1.3; margin-top: .2rem; }
 .plots { display: grid; grid-template-columns: repeat(auto-fill, minmax(300px, 1fr)); gap: .8rem; margin: .6rem 0; }
 svg { width: 100%; height: auto; display: block; font: 11px system-ui, sans-serif; } svg text { fill: var(--soft); }
