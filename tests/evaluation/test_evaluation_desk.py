@@ -18,7 +18,7 @@ from ucpe.trajectories.rotations import rotation_angle, rotation_exp
 
 FRAMES, FPS = desk_clips.FRAMES, desk_clips.FPS
 SEEDS = [desk_clips.VALIDATION_SEED + 500_000 + index for index in range(4)]
-FRESH = [desk_clips.VALIDATION_SEED + 940_000 + index for index in range(5)]
+FRESH = [desk_clips.VALIDATION_SEED + 940_000 + index for index in range(4)]
 """Worlds on which nothing was chosen: neither shots nor limits."""
 LENS = UCM(xfov=125, xi=0.7)
 
@@ -75,7 +75,7 @@ def faulty(fault: str, seed: int) -> tuple[Trajectory, Trajectory]:
         "wrong pitch": (shot(lens, truck=travel, pitch=pitch - 16), level),
         "mirrored turn": (shot(lens, -turn, pitch=pitch), shot(lens, turn, pitch=pitch)),
         "mirrored path": (shot(lens, truck=-travel, pitch=pitch), level),
-        "frozen camera": (shot(lens, pitch=pitch), level),
+        "frozen camera": (Trajectory(level.c2w[:1].repeat(FRAMES, 1, 1), lens, FPS), level),
         "slowed path": (shot(lens, truck=0.15, pitch=pitch), shot(lens, truck=1.2, pitch=pitch)),
     }[fault]
 
