@@ -18,7 +18,7 @@ from ucpe.trajectories import Trajectory, alignment_error, umeyama
 
 pycolmap = pytest.importorskip("pycolmap")
 
-LENS, HEIGHT, WIDTH, FRAMES = Equirectangular(), 256, 512, 21
+LENS, HEIGHT, WIDTH, FRAMES = Equirectangular(), 256, 512, 16
 MAPPER = SphericalMapper(features=1000)
 LARGEST_ERROR = 0.005
 

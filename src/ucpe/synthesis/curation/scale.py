@@ -3,7 +3,7 @@
 Each frame is compared with one far enough away for parallax. Depth is distance from the camera; the near-plane depth
 of a frame is the 25th percentile over its pixels, that of a clip the median over its frames (supplement A.2).
 
-A camera that moves straight up or down inside a room is the weak case: nothing moves around the epipoles, which are then
+A camera that moves straight up or down inside a room is the weak case: nothing moves around the epipoles, here
 the poles, where the nearest pixels are; measured 6 % too large with true poses, 10 % with estimated ones.
 """
 
