@@ -174,6 +174,7 @@ def test_comparison_shows_failures_reasons_and_quotes():
 def test_runs_of_other_estimators_or_other_videos_say_so():
     table = comparison([results("a", "robust", 1.0), results("b", "robust", 2.0, estimator="vipe")])
     assert not ranks(table)
+    assert [row.label for row in table.rows] == ["a [robust, colmap]", "b [robust, vipe]"]
     assert any("estimators" in note for note in table.notes)
     other = results("b", "robust", 2.0)
     other["videos"] = other["videos"][:3]

@@ -232,10 +232,14 @@ def test_missing_and_unreadable_references_are_listed(study):
     jobs = jobs_of_folder(study / "videos", study / "cameras", reference=study / "real")
     results = evaluate(jobs, study / "out", settings(study))
     assert "Only 2 of 4 videos have a reference video." in results["notes"]
+    write_video(study / "real" / "c.mp4", picture_frames(), FPS)
+    (study / "videos" / "c.mp4").write_bytes(b"")  # its reference is there all the same
+    again = jobs_of_folder(study / "videos", study / "cameras", reference=study / "real")
+    assert "Only 3 of 4 videos have a reference video." in evaluate(again, study / "out", settings(study))["notes"]
     assert ("b", "reference", "unreadable") in {(f["name"], f["part"], f["status"]) for f in results["failures"]}
     assert results["summary"]["reference"]["PitchErr"]["count"] == 1
     text = write_report(study / "out", jobs, "reference")[2].read_text()
-    assert "Only 2 of 4 videos have a reference video." in text
+    assert "Only 3 of 4 videos have a reference video." in text
     (study / "others").mkdir()
     write_video(study / "others" / "z.mp4", picture_frames(), FPS)
     with pytest.raises(ValueError, match=r"others is named like one to evaluate, as a\.mp4"):

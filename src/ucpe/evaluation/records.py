@@ -70,6 +70,7 @@ def measure(
         "gravity": job.gravity,
         "lens": job.camera.lens.to_dict() if not job.camera.lens.batch_shape else {"model": job.camera.lens.kind},
         "seconds_of_path": round(job.camera.duration, 6),
+        "has_reference": job.reference is not None,
     }
     try:
         clip = read_clip(job.video, job.name)

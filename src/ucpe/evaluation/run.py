@@ -213,7 +213,7 @@ def failures(records: Sequence[dict[str, Any]]) -> list[dict[str, str]]:
 def remarks(records: Sequence[dict[str, Any]]) -> list[str]:
     """What a reader must know about videos that were measured, but not like the others."""
     found = []
-    references = sum("reference" in record for record in records)
+    references = sum(record["has_reference"] for record in records)
     if 0 < references < len(records):
         found.append(f"Only {references} of {len(records)} videos have a reference video.")
     early = [

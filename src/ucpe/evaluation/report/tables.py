@@ -131,7 +131,14 @@ def floor_row(results: dict[str, Any], against: str = "commanded") -> TableRow |
     if not cells:
         return None
     sources = sorted({part["source"] for part in parts})
-    return TableRow(f"floor of the estimators ({', '.join(sources)})", cells, comparable="floor")
+    label = f"floor of {estimators_of(results)} ({', '.join(sources)})"
+    return TableRow(label, cells, comparable="floor")
+
+
+def estimators_of(results: dict[str, Any]) -> str:
+    """Names of the estimators of a run."""
+    names = {estimator["name"] for estimator in results["estimators"].values() if estimator}
+    return " and ".join(sorted(names)) or "no estimator"
 
 
 def rows_of_quotes(quotes: Sequence[QuotedRow]) -> list[TableRow]:

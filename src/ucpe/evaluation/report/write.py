@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from ucpe.evaluation.report.tables import (
     Table,
     TableRow,
     counts_failures,
+    estimators_of,
     floor_row,
     latex,
     markdown,
@@ -61,13 +63,19 @@ def compare_runs(
 def comparison(everything: Sequence[dict[str, Any]], quote: Sequence[str] = (), against: str = "commanded") -> Table:
     """Runs side by side, then published tables; numbers of different protocols are not ranked against each other."""
     rows: list[TableRow] = []
+    floors: list[TableRow] = []
+    several = len({measured_how(results) for results in everything}) > 1
     for results in everything:
-        rows.append(row_of_results(results, against))
+        own = [row_of_results(results, against)]
         if counts_failures(results):
-            rows.append(row_of_results(results, against, worst_case=True))
-    for floor in [floor_row(results, against) for results in everything]:
-        if floor is not None and floor not in rows:
-            rows.append(floor)
+            own.append(row_of_results(results, against, worst_case=True))
+        how = f" [{results['protocol']}, {estimators_of(results)}]" if several else ""
+        rows += [replace(row, label=row.label + how) for row in own]
+        floor = floor_row(results, against)
+        if floor is not None:
+            floor = replace(floor, label=floor.label + (f" [{results['protocol']}]" if several else ""))
+            floors += [floor] if floor not in floors else []
+    rows += floors
     notes = _notes(everything, against)
     for table in quote:
         rows += rows_of_quotes(quoted_rows(table))
