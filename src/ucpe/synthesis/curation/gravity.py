@@ -56,9 +56,9 @@ def find_up(
         prominence = prominence or float(scores.max() / np.percentile(scores, 80))
         best = candidates[scores.argmax()]
     agreeing = np.abs(normals @ best) < np.sin(np.radians(NARROW))
-    if prominence < PROMINENCE or agreeing.sum() < fewest:
-        return None
-    return Up(best, float(np.degrees(np.arccos(np.clip(-best[1], -1, 1)))), prominence)
+    lean = float(np.degrees(np.arccos(np.clip(-best[1], -1, 1))))
+    at_the_border = lean > SEARCH - NARROW
+    return None if prominence < PROMINENCE or agreeing.sum() < fewest or at_the_border else Up(best, lean, prominence)
 
 
 def edge_normals(

@@ -77,7 +77,7 @@ def picture_factors(
     grey = cv2.cvtColor(np.ascontiguousarray(picture[sixth : len(picture) - sixth]), cv2.COLOR_RGB2GRAY)
     grey = grey.astype(np.float32)
     return (
-        _ramp(blur(grey), 0.75, 0.45),
+        _ramp(blur(grey), 0.7, 0.45),
         _ramp(noise(grey), 16.0, 3.0),
         _ramp(blocks(grey), 3.0, 1.4),
         _ramp(float(grey.std()), 4.0, 20.0) * _ramp(float(((grey <= 6) | (grey >= 249)).mean()), 0.9, 0.4),
