@@ -9,6 +9,7 @@ from pathlib import Path
 from rich.progress import track
 
 import ucpe
+from ucpe.generation.loading import load_quietly
 from ucpe.generation.preview import preview_sheet
 from ucpe.lenses import FAMILIES
 from ucpe.video import write_video
@@ -24,9 +25,11 @@ def main() -> None:
     options = parser.parse_args()
     options.output.mkdir(parents=True, exist_ok=True)
     start = time.monotonic()
+    load_quietly()
     pipe = ucpe.CameraPipeline.from_pretrained()
     videos = []
-    for family in track(FAMILIES.values(), options.prompt):
+    print(options.prompt)
+    for family in track(FAMILIES.values(), "generating"):
         camera = ucpe.Trajectory.pan(family.typical(), degrees=20, frames=17, fps=8, pitch=-6, roll=10)
         video = pipe(options.prompt, camera, seed=options.seed)
         write_video(options.output / f"{family.name}.mp4", video.frames, camera.fps)

@@ -28,7 +28,7 @@ class Generate:
     image: Path | None = None
     """First frame, for models that take one."""
     model: str | None = None
-    """Pipeline folder or hub id."""
+    """Pipeline folder or hub id. [default: the desk model in the package]"""
     adapter: str | None = None
     """Adapter folder, hub id or released .bin. [default: the one inside the model's folder]"""
     list: Path | None = None
@@ -52,6 +52,7 @@ def main(arguments: Sequence[str]) -> None:
     """Parse the command line and generate."""
     options = tyro.cli(Generate, args=arguments, prog="ucpe generate")
     from ucpe.generation import CameraPipeline
+    from ucpe.generation.loading import load_quietly
     from ucpe.generation.requests import Request, make_video, read_again, read_list
 
     shared: dict[str, Any] = {
@@ -67,6 +68,7 @@ def main(arguments: Sequence[str]) -> None:
         requests = []
     else:
         raise ValueError('say what to see, e.g. ucpe generate "a red tower on grass" --lens fisheye --move orbit')
+    load_quietly()
     pipe = CameraPipeline.from_pretrained(shared["model"], shared["adapter"])
     if not requests:
         camera = options.camera.make_trajectory(

@@ -84,7 +84,7 @@ def draw_path(axes: Any, camera: Trajectory) -> None:
     middle = (positions.min(0) + positions.max(0)) / 2
     axes.set_xlim(middle[0] - 1.1 * reach, middle[0] + 1.1 * reach)
     axes.set_ylim(middle[1] - 1.1 * reach, middle[1] + 1.1 * reach)
-    axes.set_aspect("equal", adjustable="datalim")
+    axes.set_aspect("equal", adjustable="box")
     axes.set_xticks([])
     axes.set_yticks([])
     axes.set_title("from above", fontsize=7, pad=3)
