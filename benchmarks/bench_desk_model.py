@@ -4,6 +4,7 @@ python benchmarks/bench_desk_model.py generate --clips 200 -o out/desk [--first-
 ucpe evaluate out/desk/videos --cameras out/desk/cameras --pose desk --calibrator desk -o out/desk/report
 python benchmarks/bench_desk_model.py table out/desk            # beside the floor and the best constant guess
 python benchmarks/bench_desk_model.py words --clips 200         # denoising error with right and with shuffled words
+python benchmarks/bench_desk_model.py autoencoded --clips 100   # the estimators on true videos through the autoencoder
 
 Worlds and cameras are those of `ucpe train desk-clips --validation`, whose seeds training never draws.
 """
@@ -13,6 +14,7 @@ from __future__ import annotations
 import argparse
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +38,7 @@ CAPTION = re.compile(r"(?P<objects>.+) on (?P<ground>\w+), (?P<skyline>.+) on th
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     commands = parser.add_subparsers(dest="command", required=True)
-    for name in ("generate", "words"):
+    for name in ("generate", "words", "autoencoded"):
         command = commands.add_parser(name)
         command.add_argument("--clips", type=int, default=200)
         command.add_argument("--data", type=Path, default=Path("out/desk-validation"))
@@ -58,8 +60,10 @@ def main() -> None:
     pipe = CameraPipeline.from_pretrained(options.model)
     if options.command == "generate":
         generate(pipe, clips, options)
-    else:
+    elif options.command == "words":
         compare_words(pipe, clips, options.clips)
+    else:
+        measure_autoencoder(pipe, clips, options.clips)
 
 
 def generate(pipe: CameraPipeline, clips: DeskClips, options: argparse.Namespace) -> None:
@@ -163,6 +167,26 @@ def compare_words(pipe: CameraPipeline, clips: DeskClips, count: int) -> None:
             f"{kind:<10} of another clip: error {100 * np.mean(worse):+.2f} % ({100 * low:+.2f} to {100 * high:+.2f}), "
             f"larger for {100 * np.mean(np.array(worse) > 0):.0f} % of {len(worse)} clips"
         )
+
+
+@torch.no_grad()
+def measure_autoencoder(pipe: CameraPipeline, clips: DeskClips, count: int) -> None:
+    """What the desk estimators say of true videos, before and after the autoencoder."""
+    from ucpe.evaluation.estimators.desk import WEIGHTS, floors_of, load_weights
+    from ucpe.training.encoded import to_model_range
+    from ucpe.training.whole_clips import decode_whole, encode_whole
+
+    vae = pipe.pipe.vae
+    true = DeskClips(**{name: value[:count] for name, value in vars(clips).items()})
+    decoded = [
+        decode_whole(vae, encode_whole(vae, to_model_range(video)).mode()).clamp(-1, 1) for video in true.video.split(4)
+    ]
+    video = ((torch.cat(decoded).permute(0, 2, 3, 4, 1) + 1) * 127.5).round().byte()
+    difference = (video.float() - true.video.float()) / 255
+    print(f"{len(video)} clips restored to {-10 * float(difference.square().mean().log10()):.2f} dB")
+    calibrator, motion, _ = load_weights(WEIGHTS)
+    print("true       ", floors_of(calibrator, motion, true))
+    print("autoencoded", floors_of(calibrator, motion, replace(true, video=video)))
 
 
 def error(pipe: CameraPipeline, latents: torch.Tensor, noise: torch.Tensor, text: str, condition: Any) -> float:
