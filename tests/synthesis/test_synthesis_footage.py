@@ -177,6 +177,9 @@ def test_frame_numbers_follow_time(footage):
         panorama.frame_numbers(6, 15)
     with pytest.raises(ValueError, match="start"):
         panorama.frame_numbers(start=2.0)
+    for wrong in ({"fps": 0}, {"frames": 0}):
+        with pytest.raises(ValueError, match="at least 1"):
+            panorama.frame_numbers(**wrong)
 
 
 def test_render_command(tmp_path, footage, capsys):
@@ -187,3 +190,16 @@ def test_render_command(tmp_path, footage, capsys):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["out-fisheye.mp4", "out-wide.mp4"]
     assert probe_video(tmp_path / "out-wide.mp4").frames == 10
     assert "out-fisheye.mp4" in capsys.readouterr().out
+
+
+def test_render_command_takes_the_lens_of_a_path_file(tmp_path, footage):
+    from ucpe.cli.render import main
+
+    lens = UCM(xfov=150, xi=1.0)
+    camera = Trajectory.pan(lens, degrees=20, frames=10, fps=probe_video(footage).fps)
+    camera.save(tmp_path / "path.json")
+    size = ["--height", "64", "--width", "96"]
+    main([str(footage), "--camera", str(tmp_path / "path.json"), "-o", str(tmp_path / "file.mp4"), *size])
+    shot = Shot(tmp_path / "own.mp4", lens, camera.rotations.numpy(), 64, 96, camera.fps)
+    film(Footage(footage), [shot], range(10))
+    np.testing.assert_array_equal(read_frames(tmp_path / "file.mp4"), read_frames(tmp_path / "own.mp4"))

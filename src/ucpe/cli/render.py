@@ -52,11 +52,11 @@ def main(arguments: Sequence[str]) -> None:
 
     footage = Footage(options.panorama, options.projection)
     numbers = footage.frame_numbers(options.frames, options.fps, options.start)
-    fps = options.fps or footage.info.fps
-    names = [name.strip() for name in (options.camera.lens or "pinhole").split(",")]
+    fps = footage.info.fps if options.fps is None else options.fps
+    names = [name.strip() for name in options.camera.lens.split(",")] if options.camera.lens else [""]
     shots = []
     for name in names:
-        camera = replace(options.camera, lens=name).make_trajectory(len(numbers), fps)
+        camera = replace(options.camera, lens=name or None).make_trajectory(len(numbers), fps)
         stem = f"{options.output.stem}-{Path(name).stem}" if len(names) > 1 else options.output.stem
         path = options.output.with_name(f"{stem}.mp4")
         shots.append(Shot(path, camera.lens, camera.rotations.numpy(), options.height, options.width, fps))

@@ -46,12 +46,14 @@ class Footage:
 
     def frame_numbers(self, frames: int | None = None, fps: float | None = None, start: float = 0.0) -> list[int]:
         """Which frames to show for `frames` at `fps` from `start` seconds on; by default all, at the footage's rate."""
-        rate = fps or self.info.fps
+        rate = self.info.fps if fps is None else fps
+        if not rate > 0 or (frames is not None and frames < 1):
+            raise ValueError(f"{self.path}: fps must be above 0 and frames at least 1, got {rate:g} and {frames}")
         first = round(start * self.info.fps)
         if start < 0 or (not self.still and first >= self.info.frames):
             raise ValueError(f"{self.path}: start must be within its {self.info.duration:.2f} seconds, got {start:g}")
         left = (self.info.frames - first) / self.info.fps
-        count = frames or (STILL_FRAMES if self.still else max(int(left * rate + 1e-6), 1))
+        count = (STILL_FRAMES if self.still else max(int(left * rate + 1e-6), 1)) if frames is None else frames
         numbers = [0 if self.still else first + int(step * self.info.fps / rate + 1e-6) for step in range(count)]
         if not self.still and numbers[-1] >= self.info.frames:
             raise ValueError(
