@@ -24,6 +24,8 @@ def test_the_desk_model_is_small_and_says_what_it_is(pipe):
     for word in ("seed", "commit", "steps", "limits", "ucpe train desk-model"):
         assert word in card.lower()
     assert json.loads((desk.WEIGHTS / "model_index.json").read_text())["expand_timesteps"] is True
+    configs = [path.read_text() for path in files if path.suffix == ".json"]
+    assert not any('"_name_or_path"' in config for config in configs), "a path of the machine that trained it"
     parts = (pipe.pipe.transformer, pipe.pipe.vae, pipe.pipe.text_encoder, pipe.adapter)
     assert {parameter.dtype for part in parts for parameter in part.parameters()} == {torch.float32}
 
