@@ -37,7 +37,7 @@ Sampler = Callable[[int, Denoiser], None]
 """Called after a validation with the step and the model, its averaged weights in place: writes sample videos."""
 
 ADJUSTABLE = (
-    *("steps", "micro_batch", "workers", "checkpoint_every", "validate_every", "validation_clips"),
+    *("steps", "first_frame", "micro_batch", "workers", "checkpoint_every", "validate_every", "validation_clips"),
     *("samples", "sample_steps", "sample_guidance"),
 )
 """Fields of a recipe that may differ when a run is continued."""
