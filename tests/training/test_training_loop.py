@@ -10,9 +10,10 @@ import pytest
 import torch
 from torch.distributed.tensor import DTensor
 
+from ucpe.generation import CameraPipeline
 from ucpe.training import checkpoints
 from ucpe.training.checkpoints import checkpoint_paths, load_checkpoint
-from ucpe.training.loop import accumulate, make_accelerator, schedule, swapped, train
+from ucpe.training.loop import Stopped, accumulate, make_accelerator, schedule, swapped, train
 from ucpe.training.progress import read_curve
 from ucpe.training.runs import run
 from ucpe.training.steps import TrainingSteps
@@ -212,6 +213,31 @@ def test_loading_ahead_in_workers_changes_nothing(tiny_recipe, t2v, encoded, tmp
         clips, model = encoded(recipe)
         train(recipe, model, clips, tmp_path / str(workers), quiet=True)
     assert curve(tmp_path / "2") == curve(tmp_path / "0")
+
+
+def test_asked_to_stop_it_keeps_its_state_and_continues_bit_for_bit(tiny_recipe, t2v, encoded, tmp_path):
+    recipe = tiny_recipe(t2v, checkpoint_every=100)
+    clips, model = encoded(recipe)
+    train(recipe, model, clips, tmp_path / "whole", quiet=True)
+    answers = iter([True, True, False])
+    clips, model = encoded(recipe)
+    with pytest.raises(Stopped, match="after 3 of 6 steps"):
+        train(recipe, model, clips, tmp_path / "stopped", quiet=True, goes_on=lambda: next(answers))
+    clips, model = encoded(recipe)
+    train(recipe, model, clips, tmp_path / "stopped", quiet=True)
+    assert curve(tmp_path / "stopped") == curve(tmp_path / "whole")
+
+
+def test_a_base_trained_without_an_adapter_is_a_model_that_adapters_train_on(tiny_recipe, ti2v, clip_folder, tmp_path):
+    recipe = tiny_recipe(ti2v, adapter="none", train_base=True, cache_text=False, steps=2, ema=0.9)
+    base = run(recipe, clip_folder, tmp_path / "base", tracker=None, quiet=True)
+    adapted = run(tiny_recipe(base, steps=2), clip_folder, tmp_path / "adapter", tracker=None, quiet=True)
+    pipe = CameraPipeline.from_pretrained(base, adapted)
+    assert pipe.defaults.frames == recipe.frames
+    trained = load_checkpoint(tmp_path / "base/checkpoints").trained_weights()
+    held = {f"transformer.{name}": value for name, value in pipe.transformer.state_dict().items()}
+    held |= {f"text_encoder.{name}": value for name, value in pipe.pipe.text_encoder.state_dict().items()}
+    assert all(torch.equal(held[name], value) for name, value in trained.items())
 
 
 def test_a_folder_of_another_recipe_is_not_continued(tiny_recipe, t2v, encoded, tmp_path):

@@ -43,6 +43,10 @@ class Defaults:
     guidance: float = 5.0
     text_tokens: int = 512
 
+    def save(self, folder: str | Path) -> None:
+        """Write them into a pipeline folder."""
+        (Path(folder) / DEFAULTS_FILE).write_text(json.dumps(asdict(self), indent=2))
+
 
 class CameraPipeline:
     """A text (and image) to video pipeline of diffusers with a camera adapter attached to its transformer.
@@ -90,7 +94,7 @@ class CameraPipeline:
         """Write model and adapter into one folder that `from_pretrained` reads."""
         self.pipe.save_pretrained(folder)
         self.adapter.save_pretrained(Path(folder) / ADAPTER_FOLDER)
-        (Path(folder) / DEFAULTS_FILE).write_text(json.dumps(asdict(self.defaults), indent=2))
+        self.defaults.save(folder)
 
     @property
     def transformer(self) -> Any:

@@ -50,12 +50,19 @@ def video_sampler(
 
 def camera_pipeline(recipe: Recipe, model: BaseModel, denoiser: Denoiser) -> Any:
     """The generation pipeline around the very modules that are trained."""
-    from diffusers import UniPCMultistepScheduler, WanPipeline
-
-    from ucpe.generation.pipeline import CameraPipeline, Defaults
+    from ucpe.generation.pipeline import CameraPipeline
 
     if denoiser.adapter is None:
         raise ValueError("a model without an adapter has no camera to sample with: set --samples 0")
+    pipe = wan_pipeline(recipe, model, denoiser)
+    denoiser.adapter.detach()
+    return CameraPipeline(pipe, denoiser.adapter, generation_defaults(recipe))
+
+
+def wan_pipeline(recipe: Recipe, model: BaseModel, denoiser: Denoiser) -> Any:
+    """diffusers' pipeline around the very modules that are trained."""
+    from diffusers import UniPCMultistepScheduler, WanPipeline
+
     prompts = denoiser.prompts or model.prompts()
     scheduler = UniPCMultistepScheduler(
         prediction_type="flow_prediction", use_flow_sigmas=True, flow_shift=recipe.objective.shift
@@ -74,7 +81,14 @@ def camera_pipeline(recipe: Recipe, model: BaseModel, denoiser: Denoiser) -> Any
     else:
         pipe = WanPipeline(**parts, expand_timesteps=denoiser.expand_timesteps)
     pipe.set_progress_bar_config(disable=True)
-    defaults = Defaults(
+    return pipe
+
+
+def generation_defaults(recipe: Recipe) -> Any:
+    """What a model trained by a recipe is generated with."""
+    from ucpe.generation.pipeline import Defaults
+
+    return Defaults(
         frames=recipe.frames,
         fps=recipe.fps,
         height=recipe.height,
@@ -83,8 +97,6 @@ def camera_pipeline(recipe: Recipe, model: BaseModel, denoiser: Denoiser) -> Any
         guidance=recipe.sample_guidance,
         text_tokens=recipe.text_tokens,
     )
-    denoiser.adapter.detach()
-    return CameraPipeline(pipe, denoiser.adapter, defaults)
 
 
 def export(recipe: Recipe, model: BaseModel, trained: Denoiser, output: Path, accelerator: Accelerator) -> Path:
@@ -95,7 +107,8 @@ def export(recipe: Recipe, model: BaseModel, trained: Denoiser, output: Path, ac
         if recipe.train_base and trained.adapter is not None:
             camera_pipeline(recipe, model, trained).save_pretrained(folder)
         elif recipe.train_base:
-            trained.transformer.save_pretrained(folder / "transformer")
+            wan_pipeline(recipe, model, trained).save_pretrained(folder)
+            generation_defaults(recipe).save(folder)
         else:
             assert trained.adapter is not None
             save_adapter(trained.adapter, weights, folder)

@@ -36,6 +36,11 @@ RECIPE_FILE = "recipe.json"
 Sampler = Callable[[int, Denoiser], None]
 """Called after a validation with the step and the model, its averaged weights in place: writes sample videos."""
 
+
+class Stopped(Exception):
+    """Work was asked to stop before its end; what it did is kept, and the same call continues."""
+
+
 ADJUSTABLE = (
     *("steps", "first_frame", "micro_batch", "workers", "checkpoint_every", "validate_every", "validation_clips"),
     *("samples", "sample_steps", "sample_guidance"),
@@ -65,11 +70,13 @@ def train(
     accelerator: Accelerator | None = None,
     sample: Sampler | None = None,
     quiet: bool = False,
+    goes_on: Callable[[], bool] = lambda: True,
 ) -> Denoiser:
     """Train by the recipe, continuing from the newest checkpoint in `output`; returns the model as it should be used.
 
     Writes recipe.json, metrics.jsonl and checkpoints. A loss that is not a number and a full disk end the run with
-    its state kept. A given accelerator is the caller's to end.
+    its state kept. A given accelerator is the caller's to end. `goes_on` is asked after every step (and must answer
+    alike in all processes); when it says no, the state is kept and `Stopped` raised.
     """
     own = accelerator is None
     accelerator = accelerator or make_accelerator(recipe, output)
@@ -136,8 +143,11 @@ def train(
                 curve.add(step, {**numbers, "seconds": round(seconds, 3)})
             accelerator.log({**numbers, "seconds": seconds}, step=step)
             bar.update(done, loss)
-            if done % recipe.checkpoint_every == 0 or done == recipe.steps:
+            stops = done < recipe.steps and not goes_on()
+            if done % recipe.checkpoint_every == 0 or done == recipe.steps or stops:
                 keep(done)
+            if stops:
+                raise Stopped(f"{recipe.name} after {done} of {recipe.steps} steps")
     if curve is not None:
         curve.close()
     if averaged is not None:

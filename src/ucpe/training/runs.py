@@ -48,8 +48,12 @@ def run(
     tracker: str | None = "tensorboard",
     skip_broken: bool = False,
     quiet: bool = False,
+    goes_on: Callable[[], bool] = lambda: True,
 ) -> Path:
-    """Train by a recipe on a folder of clips; the same call again continues. Returns the folder of the result."""
+    """Train by a recipe on a folder of clips; the same call again continues. Returns the folder of the result.
+
+    Where `goes_on`, asked after every step, says no, the state is kept and `ucpe.training.loop.Stopped` raised.
+    """
     model = BaseModel(recipe)
     accelerator = make_accelerator(recipe, output, _available(tracker))
     if accelerator.distributed_type == DistributedType.FSDP and (recipe.samples or recipe.train_base):
@@ -68,7 +72,15 @@ def run(
     if fixed is not None and recipe.samples:
         sample = video_sampler(recipe, model, denoiser, fixed, output)
     trained = train(
-        recipe, denoiser, clips, output, validation=fixed, accelerator=accelerator, sample=sample, quiet=quiet
+        recipe,
+        denoiser,
+        clips,
+        output,
+        validation=fixed,
+        accelerator=accelerator,
+        sample=sample,
+        quiet=quiet,
+        goes_on=goes_on,
     )
     result = export(recipe, model, trained, output, accelerator)
     accelerator.end_training()
