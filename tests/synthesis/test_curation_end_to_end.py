@@ -27,6 +27,7 @@ from ucpe.synthesis.curation import (
     Reading,
     RotationCheck,
     Segmentation,
+    Step,
     Track,
     Tracking,
     curate_videos,
@@ -179,13 +180,11 @@ class StandIn:
 
 
 @dataclass(frozen=True)
-class StandInScale:
+class StandInScale(Step):
     """A near-plane depth of 2."""
 
     name: ClassVar[str] = "scale"
     columns: ClassVar[Mapping[str, pa.DataType]] = {"near_depth": pa.float64(), "motion_magnitude": pa.float64()}
-    thresholds: ClassVar[tuple[str, ...]] = ()
-    requires: ClassVar[tuple[str, ...]] = ()
 
     def run(self, clip: Clip) -> list[dict]:
         return [{"near_depth": 2.0, "motion_magnitude": 1.0}]

@@ -6,6 +6,7 @@ import json
 import struct
 import threading
 from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
 from types import SimpleNamespace
 
 import cv2
@@ -13,10 +14,22 @@ import numpy as np
 import pytest
 from scipy.spatial.transform import Rotation
 
-from ucpe.synthesis.curation import overlay, projection, quality, rotation, segmentation, vision_language
-from ucpe.synthesis.curation.flow import turn_panorama
+from ucpe.lenses import Equirectangular
+from ucpe.synthesis.curation import (
+    Reading,
+    ScaleNormalization,
+    Tracking,
+    curate_videos,
+    overlay,
+    projection,
+    quality,
+    rotation,
+    segmentation,
+    vision_language,
+)
 from ucpe.synthesis.curation.gravity import find_up
-from ucpe.synthesis.curation.steps import Clip, check_packages, write_proxy
+from ucpe.synthesis.curation.steps import Clip, Step, write_proxy
+from ucpe.synthesis.worlds import World, render_clip
 from ucpe.video import VideoError, probe_video, read_frames, write_video
 
 pytest.importorskip("scenedetect")
@@ -240,16 +253,32 @@ def test_shake_is_not_panning_and_sway_is_not_yaw():
     assert rotation.sway(nod.as_matrix()) == pytest.approx(9)
 
 
-@pytest.mark.parametrize("name", ["room", "parlour", "hall", "den"])
-def test_up_is_found_from_vertical_lines(scenes, name):
-    for pitch, roll in ((0, 0), (10, 0), (-7, 9)):
-        turn = Rotation.from_euler("yxz", [30, pitch, roll], degrees=True).as_matrix()
-        up = find_up(np.stack([turn_panorama(frame, turn) for frame in scenes[name].frames[::5]]))
+def leaning_frames(seed: int, kind: str, degrees: float, around: float) -> tuple[np.ndarray, np.ndarray]:
+    """Two frames, one sample a pixel, of a camera that leans about a horizontal axis, and true up in its axes."""
+    world, c2w = World.sample(seed, kind), np.tile(np.eye(4), (2, 1, 1))
+    turn = Rotation.from_rotvec(np.radians(degrees) * np.array([np.cos(around), 0, np.sin(around)])).as_matrix()
+    c2w[:, :3, :3], c2w[1, 2, 3] = turn, 0.4 * world.near_depth
+    return render_clip(world, Equirectangular(), c2w, 256, 512, threads=1).color, turn.T @ [0, -1, 0]
+
+
+@pytest.mark.parametrize("lean", [0, 5, 12, 25])
+def test_up_is_found_from_vertical_lines(lean):
+    for seed in (41, 42, 43):
+        frames, truth = leaning_frames(seed, "indoor", lean, seed)
+        up = find_up(frames)
         assert up is not None
-        error = np.degrees(np.arccos(np.clip(turn @ [0, -1, 0] @ up.direction, -1, 1)))
-        assert error < 3
-        true_lean = np.degrees(np.arccos(np.clip((turn @ [0, -1, 0])[1] * -1, -1, 1)))
-        assert up.lean == pytest.approx(true_lean, abs=3)
+        assert np.degrees(np.arccos(np.clip(truth @ up.direction, -1, 1))) < 2
+        assert up.lean == pytest.approx(lean, abs=2)
+
+
+def test_up_outdoors_is_right_or_unknown():
+    known = 0
+    for seed, lean in zip(range(51, 57), (0, 5, 12, 25, 5, 12)):
+        frames, truth = leaning_frames(seed, "outdoor", lean, seed)
+        up = find_up(frames)
+        known += up is not None
+        assert up is None or np.degrees(np.arccos(np.clip(truth @ up.direction, -1, 1))) < 3
+    assert known
 
 
 def test_up_is_not_invented():
@@ -319,9 +348,30 @@ def test_damaged_files_are_refused(scenes, tmp_path):
 
 
 def test_a_missing_package_is_one_clear_error():
-    step = SimpleNamespace(name="overlay", requires=("no_such_package",))
+    class Faulty(Step):
+        name, requires = "overlay", ("no_such_package",)
+
     with pytest.raises(ValueError, match=r"'overlay' needs no_such_package .*pip install 'ucpe\[curation\]'"):
-        check_packages([step])
+        Faulty().check()
+
+
+@pytest.mark.parametrize(
+    ("step", "message"),
+    [
+        (Tracking(backend="stella_vslam"), "--tracking.stella-vocabulary"),
+        (
+            Tracking(backend="stella_vslam", stella_vocabulary=Path(__file__), stella_binary="no_such_slam"),
+            "no_such_slam",
+        ),
+        (ScaleNormalization(network=Path("no_such.onnx")), "no flow network no_such.onnx"),
+        (overlay.OverlayCheck(classifier=Path("no_such.onnx")), "no_such.onnx: not a readable ONNX file"),
+    ],
+)
+def test_what_a_backend_lacks_is_told_before_any_video_is_read(step, message, tmp_path):
+    (tmp_path / "video.mp4").write_bytes(b"never read")
+    with pytest.raises((ValueError, OSError), match=message):
+        curate_videos(tmp_path, tmp_path / "out", [Reading(), step])
+    assert not (tmp_path / "out").exists()
 
 
 # vision-language filter

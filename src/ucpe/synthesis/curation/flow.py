@@ -67,6 +67,7 @@ class DISFlow(WrappedFlow):
         import cv2
 
         self.method = cv2.DISOpticalFlow_create(cv2.DISOPTICAL_FLOW_PRESET_MEDIUM)  # type: ignore[attr-defined]
+        self.method.setFinestScale(0)  # at half the size, its default, flow comes out 2 % short
 
     def plane(self, first: np.ndarray, second: np.ndarray) -> np.ndarray:
         """Pixels (h, w, 2) by which each pixel moves right and down, between pictures (h, w, 3) uint8."""

@@ -1,8 +1,8 @@
 """Which way is up in a panorama, from the scene's vertical lines.
 
 Every straight line of the scene lies on a great circle of the panorama, and the normals of vertical ones are all
-perpendicular to up. Up is the direction, within `SEARCH` of the picture's vertical, to which most edges' normals are
-perpendicular.
+perpendicular to up. Up is the direction, within `SEARCH` of the picture's vertical, to which most segments' normals are
+perpendicular; if another one is nearly as good, it is not known.
 """
 
 from __future__ import annotations
@@ -11,24 +11,42 @@ from typing import NamedTuple
 
 import numpy as np
 
-SEARCH = 30.0
+from ucpe.synthesis.curation.flow import normalise, sample_panorama
+
+SEARCH = 36.0
 """Degrees from the picture's vertical in which up is looked for."""
 
 NARROW = 3.0
 """Degrees by which the normal of a vertical line may miss the horizontal plane."""
 
-STEEP = 45.0
-"""Degrees from the picture's vertical that an edge may run to be the edge of something vertical."""
+BELT = (-30.0, 50.0)
+"""Degrees of latitude between which segments are used: above the ground, whose texture runs everywhere, and away from
+the ceiling, whose lines may all run one way."""
 
-BELT = (-20.0, 45.0)
-"""Degrees of latitude between which edges are used: above the ground, whose texture runs everywhere, and away from the
-poles, where every direction is vertical."""
+APART = 10.0
+"""Degrees from which another direction competes with the best one."""
 
-PROMINENCE = 1.5
-"""How many times more edges must agree on up than on the better directions around it, for it to be believed."""
+PROMINENCE = 1.7
+"""How many times more must agree on up than on any competing direction, for it to be believed."""
 
-FEWEST = 60
-"""Edge pixels a frame that must agree."""
+FEWEST = 8
+"""Segments that must agree."""
+
+VIEWS = 6
+"""Perspective views around the horizon in which segments are found, as lines of the scene are straight there."""
+
+HALF_VIEW = 40.0
+"""Degrees from the centre of a view to its border."""
+
+BLUR = 0.7
+"""Standard deviation in pixels of the blur before segments are found."""
+
+BEND = 40.0
+"""Degrees by which gradients along one segment may differ, so that a jagged edge is one segment and not its steps, each
+of which runs along the pixel grid."""
+
+SHORTEST, LONGEST = 5.0, 30.0
+"""Degrees below which a segment is not used, and beyond which a longer one counts no more."""
 
 
 class Up(NamedTuple):
@@ -43,58 +61,58 @@ def find_up(
     frames: np.ndarray,  # (N, H, W, 3) uint8, equirectangular
 ) -> Up | None:
     """Up as the vertical lines of some frames of a clip have it, None if they are too few or disagree."""
-    found = [edge_normals(frame) for frame in frames]
-    normals, weights = (np.concatenate(parts) for parts in zip(*found))
-    fewest = FEWEST * len(frames)
-    if len(normals) < fewest:
+    normals, lengths = (np.concatenate(parts) for parts in zip(*map(segment_normals, frames)))
+    if len(normals) < FEWEST:
         return None
-    best, prominence = np.array([0.0, -1.0, 0.0]), 0.0
-    for span, step in ((SEARCH, 2.0), (2.0, 0.5), (0.5, 0.1)):
-        candidates = _around(best, span, step)
-        missed = np.abs(candidates @ normals.T)
-        scores = np.maximum(1 - (missed / np.sin(np.radians(NARROW))) ** 2, 0) @ weights
-        prominence = prominence or float(scores.max() / np.percentile(scores, 80))
-        best = candidates[scores.argmax()]
-    agreeing = np.abs(normals @ best) < np.sin(np.radians(NARROW))
+    candidates = _around_vertical()
+    scores = np.maximum(1 - (candidates @ normals.T / np.sin(np.radians(NARROW))) ** 2, 0) @ lengths
+    best = candidates[scores.argmax()]
+    rival = scores[candidates @ best < np.cos(np.radians(APART))].max()
+    for _ in range(4):
+        agreeing = np.abs(normals @ best) < np.sin(np.radians(NARROW))
+        if agreeing.sum() < FEWEST:
+            return None
+        best = np.linalg.eigh((normals * lengths[:, None])[agreeing].T @ normals[agreeing])[1][:, 0]
+        best = -best * np.sign(best[1])
+    prominence = float(scores.max() / max(rival, 1e-9))
     lean = float(np.degrees(np.arccos(np.clip(-best[1], -1, 1))))
-    at_the_border = lean > SEARCH - NARROW
-    return None if prominence < PROMINENCE or agreeing.sum() < fewest or at_the_border else Up(best, lean, prominence)
+    return Up(best, lean, prominence) if prominence > PROMINENCE and lean < SEARCH - NARROW else None
 
 
-def edge_normals(
+def segment_normals(
     frame: np.ndarray,  # (H, W, 3) uint8, equirectangular
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Unit normals (E, 3) of the great circles along steep edges, and weights (E,)."""
+    """Unit normals (S, 3) of the great circles along line segments, and the segments' lengths (S,) in degrees."""
     import cv2
 
-    grey = cv2.GaussianBlur(cv2.cvtColor(frame, cv2.COLOR_RGB2GRAY), (0, 0), 0.8).astype(np.float32)
-    height, width = grey.shape
-    padded = np.pad(grey, ((0, 0), (2, 2)), mode="wrap")
-    across = cv2.Sobel(padded, cv2.CV_32F, 1, 0, scale=0.25)[:, 2:-2]
-    down = cv2.Sobel(padded, cv2.CV_32F, 0, 1, scale=0.25)[:, 2:-2]
-    latitude = (0.5 - (np.arange(height) + 0.5) / height) * np.pi
-    longitude = ((np.arange(width) + 0.5) / width - 0.5) * 2 * np.pi
-    cosine = np.cos(latitude)[:, None]
-    east, south = across / np.maximum(cosine, 1e-3) * (height * 2 / width), down
-    strength = np.hypot(east, south)
-    steep = np.abs(south) < np.tan(np.radians(STEEP)) * np.abs(east)
-    low, high = np.radians(BELT)
-    used = steep & (np.abs(across) > 6) & ((latitude > low) & (latitude < high))[:, None]
-    rows, columns = np.nonzero(used)
-    lon, lat = longitude[columns], latitude[rows]
-    eastward = np.stack([np.cos(lon), np.zeros_like(lon), -np.sin(lon)], -1)
-    southward = np.stack([np.sin(lat) * np.sin(lon), np.cos(lat), np.sin(lat) * np.cos(lon)], -1)
-    normals = east[used][:, None] * eastward + south[used][:, None] * southward
-    return normals / strength[used][:, None], np.minimum(strength[used], 40.0)
+    detector = cv2.createLineSegmentDetector(cv2.LSD_REFINE_STD, ang_th=BEND)
+    grey = cv2.cvtColor(frame, cv2.COLOR_RGB2GRAY)[..., None]
+    focal = frame.shape[1] / (2 * np.pi)
+    side = round(2 * focal * np.tan(np.radians(HALF_VIEW)))
+    offsets = (np.arange(side) + 0.5 - side / 2) / focal
+    across, down = np.meshgrid(offsets, offsets)
+    rays = normalise(np.stack([across, down, np.ones_like(across)], -1))
+    ends = [np.zeros((0, 2, 3))]
+    for yaw in np.arange(VIEWS) * 2 * np.pi / VIEWS:
+        turn = np.array([[np.cos(yaw), 0, np.sin(yaw)], [0, 1, 0], [-np.sin(yaw), 0, np.cos(yaw)]])
+        view = sample_panorama(grey, (rays @ turn.T).astype(np.float32), smooth=True)
+        found = detector.detect(cv2.GaussianBlur(view, (0, 0), BLUR))[0]
+        if found is not None:
+            places = (found.reshape(-1, 2, 2) + 0.5 - side / 2) / focal
+            ends.append(normalise(np.concatenate([places, np.ones_like(places[..., :1])], -1)) @ turn.T)
+    first, second = np.concatenate(ends).swapaxes(0, 1)
+    normals = np.cross(first, second)
+    sine = np.linalg.norm(normals, axis=-1)
+    lengths = np.degrees(np.arcsin(sine.clip(0, 1)))
+    latitude = -np.degrees(np.arcsin(normalise(first + second)[:, 1]))
+    used = (lengths > SHORTEST) & (latitude > BELT[0]) & (latitude < BELT[1])
+    return normals[used] / sine[used, None], lengths[used].clip(max=LONGEST)
 
 
-def _around(direction: np.ndarray, span: float, step: float) -> np.ndarray:
-    """Unit vectors (C, 3) on a grid of `step` degrees within `span` degrees of a direction near the vertical."""
-    offsets = np.tan(np.radians(np.arange(-span, span + step / 2, step)))
-    first, second = np.meshgrid(offsets, offsets)
-    inside = np.hypot(first, second) <= np.tan(np.radians(span)) + 1e-9
-    side = np.array([1.0, 0.0, 0.0]) - direction[0] * direction
-    side /= np.linalg.norm(side)
-    other = np.cross(direction, side)
-    points = direction + first[inside][:, None] * side + second[inside][:, None] * other
-    return points / np.linalg.norm(points, axis=1, keepdims=True)
+def _around_vertical(step: float = 1.5) -> np.ndarray:
+    """Unit vectors (C, 3), about `step` degrees apart, within `SEARCH` degrees of the picture's vertical."""
+    edge = np.tan(np.radians(SEARCH))
+    offsets = np.tan(np.radians(np.arange(-SEARCH, SEARCH + step / 2, step)))
+    across, along = np.meshgrid(offsets, offsets)
+    inside = np.hypot(across, along) <= edge + 1e-9
+    return normalise(np.stack([across[inside], -np.ones(inside.sum()), along[inside]], -1))

@@ -12,20 +12,18 @@ import pyarrow as pa
 
 from ucpe.synthesis.curation.flow import DISFlow, NetworkFlow, SphereFlow, sphere_directions
 from ucpe.synthesis.curation.scale import DepthOptions, near_depth
-from ucpe.synthesis.curation.steps import Clip, Row
+from ucpe.synthesis.curation.steps import Clip, Row, Step
 
 MOTION_WIDTH = 1024
 """Width in pixels of the panorama in whose pixels motion is given, whatever the footage's own: that of PanoFlow."""
 
 
 @dataclass(frozen=True)
-class ScaleNormalization:
+class ScaleNormalization(Step):
     """Measures near-plane depth and motion; drops clips whose camera moves too little to tell."""
 
     name: ClassVar[str] = "scale"
     columns: ClassVar[Mapping[str, pa.DataType]] = {"near_depth": pa.float64(), "motion_magnitude": pa.float64()}
-    thresholds: ClassVar[tuple[str, ...]] = ()
-    requires: ClassVar[tuple[str, ...]] = ()
 
     depth: DepthOptions = field(default_factory=DepthOptions)
     motion_samples: int = 6
@@ -33,18 +31,26 @@ class ScaleNormalization:
     network: Path | None = None
     """A flow network such as PanoFlow as an ONNX file, instead of OpenCV's DIS."""
 
+    def check(self) -> None:
+        """The flow network, if there is one."""
+        self.flow()
+
     def run(self, clip: Clip) -> list[Row]:
         """Near-plane depth in the units of the poses (null without parallax), and mean flow in pixels a frame."""
         poses = np.asarray(clip.row["c2w"], np.float64).reshape(-1, 3, 4)
         c2w = np.tile(np.eye(4), (len(poses), 1, 1))
         c2w[:, :3] = poses
         frames = clip.frames(height=self.depth.width // 2)
-        flow = NetworkFlow(self.network) if self.network else DISFlow()
+        flow = self.flow()
         try:
             near: float | None = near_depth(frames, c2w, flow, self.depth)
         except ValueError:
             near = None
         return [{"near_depth": near, "motion_magnitude": motion_magnitude(frames, flow, self.motion_samples)}]
+
+    def flow(self) -> SphereFlow:
+        """What flow is measured with."""
+        return NetworkFlow(self.network) if self.network else DISFlow()
 
     def verdict(self, row: Row) -> str:
         """Without parallax."""

@@ -15,7 +15,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from ucpe.synthesis.curation.steps import Clip, Row
+from ucpe.synthesis.curation.steps import Clip, Row, Step
 
 LOOK_HEIGHT = 320
 """Height in pixels at which clips are looked at; lengths below are in these pixels."""
@@ -57,7 +57,7 @@ class Mark(NamedTuple):
 
 
 @dataclass(frozen=True)
-class OverlayCheck:
+class OverlayCheck(Step):
     """Drops clips with a watermark or subtitles."""
 
     name: ClassVar[str] = "overlay"
@@ -91,6 +91,12 @@ class OverlayCheck:
     classifier_deviation: tuple[float, float, float] = (0.229, 0.224, 0.225)
     largest_watermark: float = 0.5
     """Score from which a clip is dropped. The paper gives no number: it ranks clips by this score."""
+
+    def check(self) -> None:
+        """Also the classifier."""
+        super().check()
+        if self.classifier:
+            _session(str(self.classifier))
 
     def run(self, clip: Clip) -> list[Row]:
         """The share of the picture under marks, what can be read, and a score from 0 to 1 from all detectors."""

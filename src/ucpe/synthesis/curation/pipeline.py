@@ -31,7 +31,7 @@ from ucpe.synthesis.curation.quality import QualityCheck
 from ucpe.synthesis.curation.reading import Reading
 from ucpe.synthesis.curation.rotation import RotationCheck
 from ucpe.synthesis.curation.segmentation import Segmentation
-from ucpe.synthesis.curation.steps import Clip, Row, Step, check_packages, options_of
+from ucpe.synthesis.curation.steps import Clip, Row, Step, options_of
 from ucpe.synthesis.curation.tracking import Tracking
 from ucpe.synthesis.curation.vision_language import VisionLanguageFilter
 from ucpe.synthesis.motion.rows import (
@@ -48,7 +48,7 @@ from ucpe.synthesis.sources import VIDEO_SUFFIXES
 HIDDEN = ".curation"
 DECISIONS = "decisions"
 
-VERSION = 1
+VERSION = 2
 """Raised when a step measures something else than before, so that old measurements are made again."""
 
 PLACE = {"id": pa.string(), "parent": pa.string(), "start": pa.int32(), "stop": pa.int32()}
@@ -114,7 +114,8 @@ def curate_videos(
     steps = list(steps if steps is not None else CurationSettings().steps())
     if not 0 <= shard < shards or workers < 1:
         raise ValueError(f"shard must be in [0, {shards}) and workers at least 1, got {shard} and {workers}")
-    check_packages(steps)
+    for step in steps:
+        step.check()
     sources = [item for item in find_videos(videos) if _digest(item[0]) % shards == shard]
     output = Path(output)
     summary = Summary(videos=len(sources))

@@ -37,6 +37,10 @@ PARALLAX_PERCENTILE = 85
 """Percentile of what a rotation leaves of the matches' motion that counts as the parallax of two frames: people who
 walk past a standing camera move fewer matches than this."""
 
+FEATURE_ERROR = 0.3
+"""Pixels by which a feature is usually found beside its place; in the last adjustment, others count the less the more
+they are off."""
+
 
 @dataclass(frozen=True)
 class Track:
@@ -338,13 +342,15 @@ class _Job:
 
     def _adjust(self, reconstruction: Any) -> None:
         """Adjust all poses and points together."""
-        colmap = self.colmap
+        colmap, options = self.colmap, self._adjustment()
+        options.ceres.loss_function_scale = FEATURE_ERROR
+        options.ceres.solver_options.function_tolerance = 1e-6
         everything = colmap.BundleAdjustmentConfig()
         for image_id in reconstruction.reg_image_ids():
             everything.add_image(image_id)
         everything.fix_gauge(colmap.BundleAdjustmentGauge.TWO_CAMS_FROM_WORLD)
         with _quiet(colmap):
-            colmap.create_default_bundle_adjuster(self._adjustment(), everything, reconstruction).solve()
+            colmap.create_default_bundle_adjuster(options, everything, reconstruction).solve()
 
     def _pairs(self) -> list[tuple[int, int]]:
         """Keyframes to be matched with each other."""

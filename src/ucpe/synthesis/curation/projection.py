@@ -13,7 +13,7 @@ from typing import ClassVar
 import numpy as np
 import pyarrow as pa
 
-from ucpe.synthesis.curation.steps import Clip, Row
+from ucpe.synthesis.curation.steps import Clip, Row, Step
 
 LOOK_HEIGHT = 320
 """Height in pixels at which clips are looked at."""
@@ -26,7 +26,7 @@ PLAIN = 6.0
 
 
 @dataclass(frozen=True)
-class ProjectionCheck:
+class ProjectionCheck(Step):
     """Drops black borders, stereo layouts, other projections, and panoramas without poles."""
 
     name: ClassVar[str] = "projection"
@@ -40,7 +40,6 @@ class ProjectionCheck:
     thresholds: ClassVar[tuple[str, ...]] = (
         "largest_border", "largest_stereo", "aspect_tolerance", "largest_seam", "largest_poles",
     )  # fmt: skip
-    requires: ClassVar[tuple[str, ...]] = ()
 
     looks: int = 12
     """Frames of a clip that are looked at."""

@@ -18,7 +18,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 import pyarrow as pa
 
-from ucpe.synthesis.curation.steps import Clip, Row
+from ucpe.synthesis.curation.steps import Clip, Row, Step
 
 BLOCK = 8
 """Side in pixels of the blocks of JPEG and of old video codecs."""
@@ -28,7 +28,7 @@ STEP = 6.0
 
 
 @dataclass(frozen=True)
-class QualityCheck:
+class QualityCheck(Step):
     """Drops hopeless pictures and scores the others."""
 
     name: ClassVar[str] = "quality"
@@ -40,7 +40,6 @@ class QualityCheck:
         "quality": pa.float64(),
     }
     thresholds: ClassVar[tuple[str, ...]] = ("lowest_quality",)
-    requires: ClassVar[tuple[str, ...]] = ()
 
     backend: Literal["statistics", "q-align"] = "statistics"
     """Ours, or the paper's Q-Align through pyiqa, which must be installed (and wants a GPU)."""
@@ -48,6 +47,11 @@ class QualityCheck:
     """Frames of a clip that are judged, at full size."""
     lowest_quality: float = 0.2
     """Score below which a clip is dropped. The paper gives no number: it ranks clips by this score."""
+
+    def check(self) -> None:
+        """Q-Align's package, if it is chosen."""
+        if self.backend == "q-align":
+            _pyiqa()
 
     def run(self, clip: Clip) -> list[Row]:
         """Scores of a few frames, averaged."""
@@ -147,10 +151,14 @@ def _ramp(value: float, worst: float, best: float) -> float:
 
 @cache
 def _q_align() -> Any:
+    return _pyiqa().create_metric("qalign")
+
+
+def _pyiqa() -> Any:
     try:
         import pyiqa
     except ImportError as error:
         raise ValueError(
             f"Q-Align needs pyiqa ({error}): pip install pyiqa, or leave the backend at statistics"
         ) from None
-    return pyiqa.create_metric("qalign")
+    return pyiqa

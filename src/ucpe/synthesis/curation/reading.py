@@ -8,12 +8,12 @@ from typing import ClassVar
 
 import pyarrow as pa
 
-from ucpe.synthesis.curation.steps import Clip, Row, write_proxy
+from ucpe.synthesis.curation.steps import Clip, Row, Step, write_proxy
 from ucpe.video import VideoError, probe_video
 
 
 @dataclass(frozen=True)
-class Reading:
+class Reading(Step):
     """Sets damaged files aside."""
 
     name: ClassVar[str] = "reading"
@@ -24,7 +24,6 @@ class Reading:
         "problem": pa.string(),
     }
     thresholds: ClassVar[tuple[str, ...]] = ("lowest_height",)
-    requires: ClassVar[tuple[str, ...]] = ()
 
     proxy_height: int = 640
     """Height in pixels of the small copy."""

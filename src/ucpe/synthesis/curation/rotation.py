@@ -14,14 +14,14 @@ import numpy as np
 import pyarrow as pa
 
 from ucpe.synthesis.curation.gravity import find_up
-from ucpe.synthesis.curation.steps import Clip, Row
+from ucpe.synthesis.curation.steps import Clip, Row, Step
 
 LOOK_HEIGHT = 256
 """Height in pixels at which vertical lines are looked for."""
 
 
 @dataclass(frozen=True)
-class RotationCheck:
+class RotationCheck(Step):
     """Drops clips that turn, shake or lean."""
 
     name: ClassVar[str] = "rotation"
@@ -32,7 +32,6 @@ class RotationCheck:
         "lean": pa.float64(),
     }
     thresholds: ClassVar[tuple[str, ...]] = ("largest_rotation", "largest_shake", "largest_sway", "largest_lean")
-    requires: ClassVar[tuple[str, ...]] = ()
 
     looks: int = 6
     """Frames in which vertical lines are looked for."""

@@ -18,7 +18,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from ucpe.synthesis.curation.steps import Clip, Row, reduced
+from ucpe.synthesis.curation.steps import Clip, Row, Step, reduced
 
 SHORTEST = 5.1
 """Seconds that stage 2 needs: 81 frames at 16 fps."""
@@ -42,7 +42,7 @@ class Transition(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Segmentation:
+class Segmentation(Step):
     """Splits a video into scenes, and scenes into clips of fixed length."""
 
     name: ClassVar[str] = "segmentation"

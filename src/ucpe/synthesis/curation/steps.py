@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import importlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Protocol
@@ -28,9 +28,14 @@ class Step(Protocol):
     name: ClassVar[str]
     columns: ClassVar[Mapping[str, pa.DataType]]
     """What it adds to a clip's row."""
-    thresholds: ClassVar[tuple[str, ...]]
-    requires: ClassVar[tuple[str, ...]]
+    thresholds: ClassVar[tuple[str, ...]] = ()
+    requires: ClassVar[tuple[str, ...]] = ()
     """Modules of the extra `curation` that it imports."""
+
+    def check(self) -> None:
+        """Raise ValueError or OSError if a package, program or file that it needs is not there."""
+        for module in self.requires:
+            require(module, f"the step '{self.name}'")
 
     def run(self, clip: Clip) -> list[Row]:
         """The clip's pieces, one or more, each with this step's columns, and `start` and `stop` where it splits."""
@@ -144,13 +149,6 @@ def options_of(step: Any) -> list[Any]:
     """What a step's measurements depend on: its class and its fields, without thresholds."""
     fields = dataclasses.asdict(step) if dataclasses.is_dataclass(step) and not isinstance(step, type) else {}
     return [type(step).__qualname__, {key: value for key, value in fields.items() if key not in step.thresholds}]
-
-
-def check_packages(steps: Iterable[Step]) -> None:
-    """Raise ValueError if a package that a step imports is not installed."""
-    for step in steps:
-        for module in step.requires:
-            require(module, f"the step '{step.name}'")
 
 
 def require(module: str, reader: str) -> Any:

@@ -14,12 +14,12 @@ import torch
 
 from ucpe.synthesis.curation.poses import PoseTracker, SphericalMapper
 from ucpe.synthesis.curation.segmentation import SHORTEST
-from ucpe.synthesis.curation.steps import Clip, Row
+from ucpe.synthesis.curation.steps import Clip, Row, Step
 from ucpe.synthesis.motion.rows import POSES, pose_column
 
 
 @dataclass(frozen=True)
-class Tracking:
+class Tracking(Step):
     """Finds the camera's motion; drops clips in which it is lost."""
 
     name: ClassVar[str] = "tracking"
@@ -41,6 +41,13 @@ class Tracking:
     """Seconds below which what is left of a clip is not used."""
     largest_error: float = 1.0
     """Degrees between features and where the map puts them, on average, beyond which poses are not believed."""
+
+    def check(self) -> None:
+        """Only what the chosen backend needs."""
+        if self.backend == "pycolmap":
+            super().check()
+        else:
+            self.tracker()
 
     def run(self, clip: Clip) -> list[Row]:
         """The stretches of the clip that were tracked, each in a world of its own; one without poses if none."""
@@ -73,5 +80,5 @@ class Tracking:
         from ucpe.synthesis.curation.stella import StellaVSLAM
 
         if self.stella_vocabulary is None:
-            raise ValueError("stella_vslam needs its ORB vocabulary: give stella-vocabulary")
+            raise ValueError("stella_vslam needs its ORB vocabulary: give --tracking.stella-vocabulary")
         return StellaVSLAM(self.stella_vocabulary, self.stella_binary, self.stella_config)

@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from ucpe.synthesis.captions import EndpointCaptioner
 from ucpe.synthesis.curation.segmentation import thumbnail
-from ucpe.synthesis.curation.steps import Clip, Row
+from ucpe.synthesis.curation.steps import Clip, Row, Step
 
 FLAGS = {
     "non_ERP_format": "The video is **not in ERP (Equirectangular Projection)** panoramic format. For example, if the "
@@ -83,7 +83,7 @@ best describe the scene.
 
 
 @dataclass(frozen=True)
-class VisionLanguageFilter:
+class VisionLanguageFilter(Step):
     """Asks about the middle frame of each clip; drops clips with a flag, and sorts the others by place."""
 
     name: ClassVar[str] = "vision-language"
@@ -94,7 +94,6 @@ class VisionLanguageFilter:
         "invalid": pa.string(),
     }
     thresholds: ClassVar[tuple[str, ...]] = ("dropping_flags", "drop_invalid")
-    requires: ClassVar[tuple[str, ...]] = ()
 
     url: str = ""
     """Base address of an OpenAI-compatible endpoint, e.g. http://localhost:8000/v1; without, the step is left out."""
