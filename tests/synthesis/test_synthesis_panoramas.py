@@ -218,6 +218,16 @@ def test_planes_are_those_of_the_picture():
     assert np.abs(planes.red.astype(int) - expected[..., 2])[valid].max() <= 2
 
 
+def test_a_view_used_again_shows_what_a_new_one_would():
+    lens, small, large = UCM(xfov=150, xi=1), soft_panorama(64), soft_panorama(128)
+    panoramas = [Panorama(small), Panorama(255 - small), Panorama(large), Panorama(eac_panorama(32), "eac")]
+    view = View(lens, 32, 48)
+    for panorama in (*panoramas, *reversed(panoramas)):
+        for yaw in (0, 0, 40, 0):
+            fresh = View(lens, 32, 48).picture(panorama, turn(yaw))
+            np.testing.assert_array_equal(view.picture(panorama, turn(yaw)), fresh)
+
+
 def test_black_is_black_in_either_range():
     dim = Panorama(np.full((64, 128), 200, np.uint8))
     half = Panorama(np.full((32, 64), 90, np.uint8))

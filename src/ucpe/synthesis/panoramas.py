@@ -175,7 +175,7 @@ class View:
         return Planes(
             self._luma.sample(luma, rotation, 0 if full_range else 16, 0.0),
             self._chroma.sample(blue, rotation, 128, 0.25),
-            self._chroma.sample(red, None, 128, 0.25),
+            self._chroma.sample(red, rotation, 128, 0.25),
             full_range,
         )
 
@@ -192,6 +192,7 @@ class _Layer:
         self.rays = np.ascontiguousarray(rays.reshape(3, -1)[:, padded].reshape(3, rows, ROW), np.float32)
         self.pixels = np.empty((2, rows, ROW), np.float32)
         self.edges, self.edge_count = np.empty(rows * ROW, np.int32), 0
+        self.mapped: tuple[Any, ...] | None = None
 
 
 class _Sampler:
@@ -213,11 +214,8 @@ class _Sampler:
         if antialias:
             sphere.pixel_footprint(rays, valid, 2.0**LARGEST_STRETCH, self.footprint)
 
-    def sample(self, panorama: Panorama, rotation: np.ndarray | None, fill: int, shift: float) -> np.ndarray:
-        """Values (H, W) or (H, W, c); `shift` is how far, in pixels, samples sit left of pixel centres.
-
-        Without a rotation, the map of the call before is used again, for a panorama of the same size.
-        """
+    def sample(self, panorama: Panorama, rotation: np.ndarray, fill: int, shift: float) -> np.ndarray:
+        """Values (H, W) or (H, W, c); `shift` is how far, in pixels, samples sit left of pixel centres."""
         from ucpe.synthesis import sphere
 
         plan = self._plan(panorama)
@@ -238,8 +236,8 @@ class _Sampler:
             flat[self.blind] = fill
         return out
 
-    def _read(self, panorama: Panorama, layer: _Layer, rotation: np.ndarray | None, shift: float) -> np.ndarray:
-        """Values (M, c) of a layer's pixels from its level."""
+    def _read(self, panorama: Panorama, layer: _Layer, rotation: np.ndarray, shift: float) -> np.ndarray:
+        """Values (M, c) of a layer's pixels from its level; the map of a camera that stands still is made once."""
         import cv2
 
         from ucpe.synthesis import sphere
@@ -251,7 +249,9 @@ class _Sampler:
         padding = (EAC_PADDING * shrink_x, EAC_PADDING * shrink_y) if cube else ()
         place = (*padding, shift * shrink_x)
         x, y = layer.pixels
-        if rotation is not None:
+        wanted = (rotation.tobytes(), cube, width, height, *place)
+        if layer.mapped != wanted:
+            layer.mapped = wanted
             to_pixels: Any = sphere.map_equi_angular if cube else sphere.map_equirectangular
             layer.edge_count = to_pixels(layer.rays, rotation, width, height, *place, reach, x, y, layer.edges)
         values = self._buffer(("values", x.shape, picture.shape[2:]), x.shape + picture.shape[2:], np.uint8, 0)
