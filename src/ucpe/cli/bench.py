@@ -129,7 +129,97 @@ def encodings(arguments: Sequence[str]) -> None:
     print(f"wrote results.json, results.md, psnr.png and views.png to {output}")
 
 
+@dataclass
+class Adapters:
+    """Compare camera adapters in controlled generation: the rows of the paper's Table 1 on one small frozen base.
+
+    The same command again continues where the last one stopped.
+    """
+
+    output: Annotated[Path, tyro.conf.arg(aliases=["-o"])] = Path("bench-adapters")
+    """Folder for clips, base, runs and, by number of steps, results.json, results.md, errors.png and views.png."""
+    contestants: tuple[str, ...] | None = None
+    """Contestants by name. [default: all but the ablations]"""
+    ablations: bool = False
+    """Placement and compression of UCPE's branch too."""
+    quick: bool = False
+    """A first look: four contestants, 100 steps on a base of 500, 16 videos."""
+    seeds: int | None = None
+    """Trainings of each contestant. [default: 2]"""
+    minutes: float | None = None
+    """Stop after so many minutes, with everything kept; what was not run is shown as not run."""
+    steps: int | None = None
+    """Steps of each contestant. [default: 400, or 100 if --quick]"""
+    base_steps: int | None = None
+    """Steps of the base. [default: 2500, or 500 if --quick]"""
+    videos: int | None = None
+    """Held-out cameras, each generated from text and with a given first frame. [default: 64, or 16 if --quick]"""
+    own_learning_rates: bool = False
+    """The learning rate of each recipe (a tenth for CameraCtrl, as in the paper) instead of one for all."""
+    data: Path | None = None
+    """Desk clips to train on. [default: rendered into OUTPUT/clips]"""
+    held_out: Path | None = None
+    """Desk clips to generate and validate with. [default: rendered into OUTPUT/held-out]"""
+    shards: int | None = None
+    """Shards of 256 clips to train on; missing ones are rendered. [default: what DATA holds, or 8; 2 if --quick]"""
+    base: Path | None = None
+    """A pipeline folder to use as base. [default: one is trained, without any adapter]"""
+    autoencoder: Path | None = None
+    """Autoencoder that encodes clips and decodes videos. [default: the bundled one, or that of BASE]"""
+    decoder: Path | None = None
+    """Autoencoder with the same encoder and a better decoder, for the videos."""
+    workers: int | None = None
+    """Processes, of one thread each. [default: one per core]"""
+    list: bool = False
+    """Print the contestants in the order in which they are run, and stop."""
+
+
+def adapters(arguments: Sequence[str]) -> None:
+    """Run the comparison of adapters and print its tables."""
+    options = tyro.cli(Adapters, args=arguments, prog="ucpe bench adapters")
+    from dataclasses import replace
+
+    from ucpe.bench.adapter_contestants import CONTESTANTS
+
+    if options.list:
+        for name, contestant in CONTESTANTS.items():
+            print(f"{name:<22} {contestant.title:<16} {contestant.group}{', on demand' * contestant.ablation}")
+        return
+    from ucpe.bench import adapters as bench
+
+    benchmark = bench.QUICK if options.quick else bench.Benchmark()
+    chosen = options.contestants if options.contestants is not None else benchmark.contestants
+    if options.ablations:
+        chosen = (*chosen, *(name for name, contestant in CONTESTANTS.items() if contestant.ablation))
+    given = {name: getattr(options, name) for name in ("seeds", "steps", "base_steps", "videos")}
+    benchmark = replace(
+        benchmark,
+        contestants=chosen,
+        own_learning_rates=options.own_learning_rates,
+        **{name: value for name, value in given.items() if value is not None},
+    )
+    shared = options.output.resolve()
+    rate = "-own-learning-rates" if options.own_learning_rates else ""
+    paths = {name: getattr(options, name) for name in ("data", "held_out", "base", "autoencoder", "decoder")}
+    folders = bench.Folders(
+        shared / f"{benchmark.steps}-steps{rate}",
+        shared,
+        shards=2 if options.quick and options.shards is None and options.data is None else options.shards,
+        **{name: None if path is None else path.resolve() for name, path in paths.items()},
+    )
+    results = bench.run_benchmark(
+        benchmark,
+        folders,
+        options.workers,
+        options.minutes,
+        lambda done, total, name: print(f"{done}/{total} {name}", file=sys.stderr, flush=True),
+    )
+    print(bench.markdown(results))
+    print(f"wrote results.json, results.md, errors.png and views.png to {folders.output}")
+
+
 SUBCOMMANDS: dict[str, tuple[str, Callable[[Sequence[str]], None]]] = {
+    "adapters": ("controlled generation with every camera adapter", adapters),
     "encodings": ("novel view synthesis with every camera encoding", encodings),
     "latency": ("time per video and what the adapter adds", latency),
 }

@@ -1,0 +1,483 @@
+"""Controlled generation with every camera adapter: one frozen base, same data, steps, learning rate and seeds for all.
+
+`ucpe bench adapters` runs it; `docs/evidence.md` says what it does and shows a run.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import shutil
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from safetensors import safe_open
+
+from ucpe.bench import generated_videos
+from ucpe.bench.adapter_contestants import CONTESTANTS, MAIN, base_recipe, contestant_recipe, find_contestants
+from ucpe.bench.adapter_results import assemble, draw, markdown
+from ucpe.bench.encodings import processor
+from ucpe.bench.generated_videos import MODES, PROTOCOL, video_path
+from ucpe.bench.runs import Budget, Progress, Record, Run, RunFolder, each, key_of, run_all
+from ucpe.files import atomic_file
+from ucpe.generation import CameraPipeline, desk
+from ucpe.generation.loading import load_quietly
+from ucpe.generation.pipeline import ADAPTER_FOLDER
+from ucpe.synthesis.desk_clips import CLIPS_PER_SHARD, VALIDATION_SEED, render_shard, shard_paths
+from ucpe.training.base_models import BaseModel, find_folder
+from ucpe.training.clips import DeskClipFiles, file_fingerprint
+from ucpe.training.encoded import EncodedClips, encode_missing
+from ucpe.training.export import ADAPTER, MODEL
+from ucpe.training.loop import CHECKPOINTS, Stopped, make_accelerator
+from ucpe.training.progress import CURVE_FILE, encoding_bar, read_curve
+from ucpe.training.recipes import Recipe
+from ucpe.training.runs import run
+from ucpe.training.validation import validate
+from ucpe.video import read_video
+
+FORMAT = "ucpe-bench-adapters-1"
+"""Name and version of records and results; a change of anything that changes a number changes it."""
+
+PICTURES = 16
+"""Videos of which the last frame is kept for the picture."""
+
+DONE = "trained.json"
+"""File that a finished training leaves, with its last numbers."""
+
+SHARDS = 8
+"""Shards of training clips that are rendered where there are none."""
+
+UNDECIDING = ("name", "model", "autoencoder", "micro_batch", "workers", "checkpoint_every", "validate_every")
+"""Fields of a recipe that do not decide what is learned, or stand for files whose content does."""
+
+
+@dataclass(frozen=True)
+class Benchmark:
+    """What is run."""
+
+    contestants: tuple[str, ...] = MAIN
+    seeds: int = 2
+    steps: int = 400
+    """Steps of each contestant."""
+    base_steps: int = 2500
+    """Steps of the base, unless one is given."""
+    videos: int = 64
+    """Held-out cameras that videos are generated and measured for, each in every mode."""
+    modes: tuple[str, ...] = tuple(MODES)
+    own_learning_rates: bool = False
+    """Train each contestant with the learning rate of its own recipe instead of one for all."""
+    sample_steps: int | None = None
+    """Denoising steps of a video; by default as many as the base says."""
+    fields: tuple[tuple[str, Any], ...] = ()
+    """Fields of all recipes, the base's too, that differ."""
+
+
+QUICK = Benchmark(("ucpe", "none", "recammaster", "prope"), steps=100, base_steps=500, videos=16)
+"""A first look: four contestants, few steps, few videos."""
+
+
+@dataclass(frozen=True)
+class Folders:
+    """Where everything is; what is None is made by the benchmark, or comes with the package."""
+
+    output: Path
+    """Results and finished runs of this number of steps."""
+    shared: Path
+    """Base, clips and whatever else does not depend on the number of steps."""
+    data: Path | None = None
+    """Desk clips to train on."""
+    held_out: Path | None = None
+    """Desk clips whose cameras, captions and first frames are generated."""
+    shards: int | None = None
+    """Training shards that there must be; the missing ones are rendered."""
+    base: Path | None = None
+    """Pipeline folder to use as base instead of training one."""
+    autoencoder: Path | None = None
+    """Autoencoder that encodes, and decodes unless there is a decoder."""
+    decoder: Path | None = None
+    """Autoencoder with the same encoder, whose decoder makes the pictures."""
+
+    @property
+    def training_clips(self) -> Path:
+        """Clips to train on."""
+        return self.data or self.shared / "clips"
+
+    @property
+    def test_clips(self) -> Path:
+        """Clips to generate and validate on."""
+        return self.held_out or self.shared / "held-out"
+
+    @property
+    def encoding_autoencoder(self) -> str | None:
+        """Autoencoder that recipes name; None for that of the base."""
+        if self.autoencoder is not None:
+            return str(self.autoencoder)
+        return str(desk.WEIGHTS / "vae") if self.base is None else None
+
+
+@dataclass(frozen=True)
+class Task:
+    """One training with all its videos."""
+
+    contestant: str
+    seed: int
+
+
+@dataclass(frozen=True)
+class Setup:
+    """All that a worker needs to know."""
+
+    benchmark: Benchmark
+    folders: Folders
+    base: Path
+    identity: str
+    """Stands for base, clips and autoencoder."""
+    deadline: float | None = None
+    """Time, in seconds since the epoch, at which work stops."""
+    quiet: bool = True
+
+    def goes_on(self) -> bool:
+        """Whether there is time left."""
+        return self.deadline is None or time.time() < self.deadline
+
+    def recipe(self, task: Task) -> Recipe:
+        """How a task is trained."""
+        benchmark = self.benchmark
+        return contestant_recipe(
+            CONTESTANTS[task.contestant],
+            benchmark.steps,
+            benchmark.own_learning_rates,
+            **{
+                **dict(benchmark.fields),
+                "seed": task.seed,
+                "model": str(self.base),
+                "autoencoder": self.folders.encoding_autoencoder,
+            },
+        )
+
+    def training_key(self, task: Task) -> str:
+        """Stands for all that decides a training."""
+        return key_of(
+            format=FORMAT, identity=self.identity, recipe=_deciding(self.recipe(task)), contestant=task.contestant
+        )
+
+    def video_key(self) -> str:
+        """Stands for all that decides how videos are made from a training."""
+        decoder = "" if self.folders.decoder is None else _folder_fingerprint(self.folders.decoder)
+        return key_of(steps=self.benchmark.sample_steps, decoder=decoder)
+
+    def work_folder(self, task: Task) -> Path:
+        """Where a task keeps its training and its videos."""
+        return self.folders.output / "work" / task.contestant / f"seed-{task.seed}-{self.training_key(task)}"
+
+    def plan(self) -> list[Run]:
+        """All runs, seed by seed and in the order of contestants: cut short, there are still pairs to compare."""
+        benchmark = self.benchmark
+        tasks = [
+            Task(contestant.name, seed)
+            for seed in range(benchmark.seeds)
+            for contestant in find_contestants(benchmark.contestants)
+        ]
+        rest = {
+            "videos": benchmark.videos,
+            "modes": benchmark.modes,
+            "how": self.video_key(),
+            "measured": [PROTOCOL, generated_videos.estimators()],
+        }
+        return [
+            Run(f"{task.contestant}/seed-{task.seed}", key_of(training=self.training_key(task), **rest), task)
+            for task in tasks
+        ]
+
+
+def run_benchmark(
+    benchmark: Benchmark,
+    folders: Folders,
+    workers: int | None = None,
+    minutes: float | None = None,
+    progress: Progress | None = None,
+) -> dict[str, Any]:
+    """Run what is missing, write results.json, results.md and pictures to the output, and return the results.
+
+    When the minutes are over everything stops, with its state kept; the same call again continues.
+    """
+    check(benchmark, folders)
+    budget, workers = Budget(minutes), workers or os.cpu_count() or 1
+    deadline = None if minutes is None else time.time() + 60 * minutes
+    load_quietly()
+    runs, records, setup = [], {}, None
+    unfinished = ""
+    try:
+        render(benchmark, folders, workers, budget, progress)
+        setup = prepare(benchmark, folders, workers, deadline)
+        runs = setup.plan()
+        work = partial(perform, replace(setup, quiet=workers > 1))
+        run_all(runs, work, RunFolder(folders.output / "runs"), workers, budget, progress)
+    except Stopped as stopped:
+        unfinished = str(stopped)
+    for run_ in runs:
+        if (record := RunFolder(folders.output / "runs").load(run_)) is not None:
+            records[run_.name] = record
+    results = assemble(benchmark, FORMAT, records)
+    results["unfinished"] = unfinished
+    results["base"] = _about_base(setup)
+    results["constant"], results["families"] = _about_cameras(benchmark, folders)
+    results["floors"] = generated_videos.floors()
+    results["clips"] = len(DeskClipFiles(folders.training_clips)) if _has_clips(folders.training_clips) else 0
+    results["machine"] = {"processor": processor(), "cores": os.cpu_count(), "workers": workers}
+    results["versions"] = {"python": platform.python_version(), "torch": torch.__version__}
+    with atomic_file(folders.output / "results.json") as path:
+        path.write_text(json.dumps(results, indent=1) + "\n")
+    with atomic_file(folders.output / "results.md") as path:
+        path.write_text(markdown(results))
+    draw(results, records, _truth(benchmark, folders), folders.output)
+    return results
+
+
+def check(benchmark: Benchmark, folders: Folders) -> None:
+    """ValueError or OSError for what cannot run, before anything is rendered."""
+    for name in ("seeds", "steps", "base_steps", "videos"):
+        if getattr(benchmark, name) < 1:
+            raise ValueError(f"{name} must be at least 1, got {getattr(benchmark, name)}")
+    unknown = [mode for mode in benchmark.modes if mode not in MODES]
+    if unknown or not benchmark.modes:
+        raise ValueError(f"no mode '{''.join(unknown[:1])}'; there are {', '.join(MODES)}")
+    find_contestants(benchmark.contestants)
+    for name, folder in (("autoencoder", folders.autoencoder), ("decoder", folders.decoder)):
+        if folder is not None and not (folder / "config.json").is_file():
+            raise ValueError(f"no {name} in {folder}: expected its config.json and weights there")
+    if folders.data is not None and not _has_clips(folders.data) and folders.shards is None:
+        raise ValueError(f"{folders.data} holds no desk clips; name how many shards to render there with --shards")
+    if folders.held_out is not None and (there := _count(folders.held_out)) < benchmark.videos:
+        raise ValueError(f"{folders.held_out} holds {there} desk clips, too few for {benchmark.videos} videos")
+    if folders.shards is not None and folders.shards < 1:
+        raise ValueError(f"shards must be at least 1, got {folders.shards}")
+    if folders.base is not None:
+        find_folder(str(folders.base))
+
+
+def render(
+    benchmark: Benchmark, folders: Folders, workers: int, budget: Budget, progress: Progress | None = None
+) -> None:
+    """Render the clips that are missing; `Stopped` when there is no time for all."""
+    shards = folders.shards or (0 if folders.data is not None and _has_clips(folders.data) else SHARDS)
+    tests = 0 if folders.held_out is not None else -(-benchmark.videos // CLIPS_PER_SHARD)
+    wanted = [(number, 0, folders.training_clips) for number in range(shards)]
+    wanted += [(number, VALIDATION_SEED, folders.test_clips) for number in range(tests)]
+    missing = [task for task in wanted if not (task[2] / f"clips-{task[0]:05d}.safetensors").exists()]
+    done = 0
+    for (number, _, folder), _path in each(_render, missing, workers, budget.allows_another):
+        done += 1
+        if progress is not None:
+            progress(done, len(missing), f"rendered {folder.name} {number}")
+    if done < len(missing):
+        raise Stopped(f"rendering, after {done} of {len(missing)} shards")
+
+
+def prepare(benchmark: Benchmark, folders: Folders, workers: int, deadline: float | None) -> Setup:
+    """Encode all clips and train the base, or continue to; `Stopped` when time is over before."""
+    clips = [*shard_paths(folders.training_clips), *shard_paths(folders.test_clips)]
+    prints = [file_fingerprint(path) for path in clips]
+    recipe = base_recipe(
+        benchmark.base_steps, **{**dict(benchmark.fields), "autoencoder": folders.encoding_autoencoder, "seed": 0}
+    )
+    if folders.base is None:
+        autoencoder = BaseModel(recipe).fingerprint("vae")
+        identity = key_of(format=FORMAT, clips=prints, autoencoder=autoencoder, base=_deciding(recipe))
+        base = folders.shared / f"base-{benchmark.base_steps}-steps-{identity}"
+    else:
+        recipe = replace(recipe, model=str(folders.base))
+        parts = BaseModel(recipe).fingerprint("transformer", "text_encoder", "tokenizer", "vae")
+        identity = key_of(format=FORMAT, clips=prints, base=parts)
+        base = folders.base
+    setup = Setup(benchmark, folders, base if folders.base else base / MODEL, identity, deadline)
+    encode(recipe, folders, setup.goes_on)
+    if folders.base is None and not (base / DONE).exists():
+        before = torch.get_num_threads()
+        torch.set_num_threads(workers)
+        try:
+            run(
+                recipe,
+                folders.training_clips,
+                base,
+                validation=folders.test_clips,
+                tracker=None,
+                goes_on=setup.goes_on,
+            )
+        finally:
+            torch.set_num_threads(before)
+        _finish_training(base)
+    return setup
+
+
+def encode(recipe: Recipe, folders: Folders, goes_on: Callable[[], bool]) -> None:
+    """Put every clip through the autoencoder once, for all trainings."""
+    model = BaseModel(recipe)
+    for folder in (folders.training_clips, folders.test_clips):
+        clips = EncodedClips(DeskClipFiles(folder), model, folder / "encoded")
+        with encoding_bar(shown=True) as show:
+
+            def after(what: str, done: int, total: int, show: Any = show) -> None:
+                show(what, done, total)
+                if not goes_on():
+                    raise Stopped(f"encoding, after {done} of {total} {what}")
+
+            encode_missing(clips, model, list(clips.numbers), torch.device("cpu"), on_progress=after)
+
+
+def perform(setup: Setup, task: Task) -> Record:
+    """Train one contestant with one seed, generate with it in every mode, and measure the videos."""
+    load_quietly()
+    benchmark, folders = setup.benchmark, setup.folders
+    contestant, folder = CONTESTANTS[task.contestant], setup.work_folder(task)
+    label = f"{contestant.name}, seed {task.seed}"
+    adapter = train(setup, task)
+    clips = DeskClipFiles(folders.test_clips)
+    pipe = CameraPipeline.from_pretrained(setup.base, adapter)
+    if folders.decoder is not None:
+        generated_videos.with_decoder(pipe, folders.decoder)
+    tensors: dict[str, torch.Tensor] = {}
+    for mode in benchmark.modes:
+        videos = folder / f"{mode}-{setup.video_key()}"
+        _say(f"{label}: {benchmark.videos} videos {MODES[mode]}")
+        generated_videos.generate(
+            pipe, clips, benchmark.videos, mode == "first-frame", videos, benchmark.sample_steps, setup.goes_on
+        )
+        measured = generated_videos.measure(clips, benchmark.videos, videos, label, setup.goes_on)
+        tensors |= {f"{mode}/{name}": torch.from_numpy(values) for name, values in measured.items()}
+        shown = [
+            list(read_video(video_path(videos, index)))[-1].rgb for index in range(min(PICTURES, benchmark.videos))
+        ]
+        tensors[f"{mode}/pictures"] = torch.from_numpy(np.stack(shown))
+    parameters = _count_parameters(adapter) if contestant.recipe else 0
+    return Record(tensors, {"parameters": parameters, **json.loads((folder / DONE).read_text())})
+
+
+def train(setup: Setup, task: Task) -> Path:
+    """The trained adapter of a task; a training that was stopped continues."""
+    folder, recipe = setup.work_folder(task), setup.recipe(task)
+    if not (folder / DONE).exists():
+        if CONTESTANTS[task.contestant].recipe is None:
+            _leave_untrained(recipe, setup.folders, folder)
+        else:
+            _say(f"{task.contestant}, seed {task.seed}: {recipe.steps} steps")
+            run(
+                recipe,
+                setup.folders.training_clips,
+                folder,
+                validation=setup.folders.test_clips,
+                tracker=None,
+                quiet=setup.quiet,
+                goes_on=setup.goes_on,
+            )
+            _finish_training(folder)
+    return folder / ADAPTER
+
+
+def _leave_untrained(recipe: Recipe, folders: Folders, folder: Path) -> None:
+    """Write the recipe's adapter as it starts, changing nothing, with the validation loss of the base alone."""
+    model = BaseModel(recipe)
+    accelerator = make_accelerator(recipe, folder)
+    clips = EncodedClips(DeskClipFiles(folders.test_clips), model, folders.test_clips / "encoded")
+    denoiser = model.denoiser()
+    expand = denoiser.expand_timesteps
+    numbers = validate(recipe, accelerator.prepare(denoiser), denoiser.adapter, clips, accelerator, expand)
+    assert denoiser.adapter is not None
+    denoiser.adapter.save_pretrained(folder / ADAPTER)
+    _write_done(folder, {"steps": 0, "learning_rate": 0.0, "validation": _validation(numbers)})
+
+
+def _finish_training(folder: Path) -> None:
+    """Note the last numbers of a training, and drop its checkpoints."""
+    curve = read_curve(folder / CURVE_FILE)
+    recipe = json.loads((folder / "recipe.json").read_text())
+    _write_done(
+        folder,
+        {
+            "steps": len(curve),
+            "learning_rate": recipe["learning_rate"],
+            "loss": float(np.mean([line["loss"] for line in curve[-50:]])),
+            "validation": _validation(curve[-1]),
+            "training_seconds": round(sum(line["seconds"] for line in curve), 1),
+        },
+    )
+    shutil.rmtree(folder / CHECKPOINTS, ignore_errors=True)
+
+
+def _validation(numbers: dict[str, float]) -> dict[str, float]:
+    return {
+        name.removeprefix("validation/"): value for name, value in numbers.items() if name.startswith("validation/")
+    }
+
+
+def _write_done(folder: Path, facts: dict[str, Any]) -> None:
+    with atomic_file(folder / DONE) as path:
+        path.write_text(json.dumps(facts, indent=1) + "\n")
+
+
+def _deciding(recipe: Recipe) -> dict[str, Any]:
+    return {name: value for name, value in asdict(recipe).items() if name not in UNDECIDING}
+
+
+def _folder_fingerprint(folder: Path) -> str:
+    return key_of(files={path.name: file_fingerprint(path) for path in sorted(folder.iterdir()) if path.is_file()})
+
+
+def _count_parameters(adapter: Path) -> int:
+    """Trained parameters in an adapter's folder, those of the transformer that it tunes included."""
+    total = 0
+    for path in adapter.glob("*.safetensors"):
+        with safe_open(path, "pt") as file:
+            total += sum(int(np.prod(file.get_slice(name).get_shape())) for name in file.keys())  # noqa: SIM118
+    return total
+
+
+def _about_base(setup: Setup | None) -> dict[str, Any]:
+    if setup is None:
+        return {"kind": "none yet"}
+    if setup.folders.base is not None:
+        together = (setup.base / ADAPTER_FOLDER).is_dir()
+        return {"kind": "given", "trained_with_an_adapter": together}
+    return {"kind": "trained", **json.loads((setup.base.parent / DONE).read_text())}
+
+
+def _about_cameras(benchmark: Benchmark, folders: Folders) -> tuple[dict[str, float], list[str]]:
+    """The best constant guess on the cameras of the benchmark, and their lens families."""
+    if _count(folders.test_clips) < benchmark.videos:
+        return {}, []
+    clips = DeskClipFiles(folders.test_clips)
+    chosen = [clips[index] for index in range(benchmark.videos)]
+    return generated_videos.constant_guess([clip.camera for clip in chosen]), [clip.family for clip in chosen]
+
+
+def _truth(benchmark: Benchmark, folders: Folders) -> list[np.ndarray]:
+    """The last frames of the true videos of which pictures are kept."""
+    if _count(folders.test_clips) < benchmark.videos:
+        return []
+    clips = DeskClipFiles(folders.test_clips)
+    size = (desk.FRAMES, desk.HEIGHT, desk.WIDTH)
+    return [clips.video(index, *size)[-1].numpy() for index in range(min(PICTURES, benchmark.videos))]
+
+
+def _has_clips(folder: Path) -> bool:
+    return any(folder.glob("clips-*.safetensors"))
+
+
+def _count(folder: Path) -> int:
+    return len(DeskClipFiles(folder)) if _has_clips(folder) else 0
+
+
+def _render(task: tuple[int, int, Path]) -> Path:
+    return render_shard(*task)
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
