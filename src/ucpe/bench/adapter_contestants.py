@@ -18,6 +18,9 @@ RELATIVE, ABSOLUTE, ABLATION = (
 NO_CAMERA = "no camera control"
 """Group of the base itself, which the paper does not list."""
 
+CHECKPOINT_EVERY = 50
+"""Steps between checkpoints: what a killed training repeats at most."""
+
 LEARNING_RATE = 1e-3
 """Learning rate of every contestant, unless each is to have its recipe's own."""
 
@@ -108,6 +111,7 @@ def base_recipe(steps: int, **changes: Any) -> Recipe:
         "steps": steps,
         "samples": 0,
         "warmup": min(desk_model().warmup, steps // 5),
+        "checkpoint_every": CHECKPOINT_EVERY,
         **changes,
     }
     return replace(desk_model(), **fields)
@@ -128,7 +132,7 @@ def contestant_recipe(contestant: Contestant, steps: int, own_learning_rate: boo
         "warmup": min(recipe.warmup, steps // 5),
         "first_frame": desk_model().first_frame,
         "validate_every": steps,
-        "checkpoint_every": 50,
+        "checkpoint_every": CHECKPOINT_EVERY,
         "samples": 0,
         **changes,
     }
