@@ -1,28 +1,45 @@
-"""Poses and scale of rendered 360 degree clips: errors against the truth, and processor time per frame.
+"""Curation of rendered 360 degree clips whose truth is known, of worlds drawn anew for each seed.
 
-Goals: absolute trajectory error after a similarity below 0.5 % of the path length, near-plane depth within 5 %. The
-scale is measured twice, with the true poses and with the estimated ones. Worlds with moving objects are marked *.
+`poses`: errors of poses and scale, and processor time per frame. Goals: absolute trajectory error after a
+similarity below 0.5 % of the path length, near-plane depth within 5 %. The scale is measured twice, with the true poses
+and with the estimated ones. Worlds with moving objects are marked *.
+
+`filters`: clips spoiled in one way each, with places, sizes, texts and strengths drawn anew: how many of them the step
+that should drop them does (recall), and how many clean clips each step drops. Tables of up and of transitions too.
 """
 
 from __future__ import annotations
 
 import argparse
 import time
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
+import cv2
 import numpy as np
 import torch
 
-from ucpe.lenses import Equirectangular
+from ucpe.lenses import Equirectangular, Pinhole
+from ucpe.synthesis.curation import OverlayCheck, ProjectionCheck, QualityCheck, RotationCheck, Segmentation
+from ucpe.synthesis.curation.gravity import find_up
 from ucpe.synthesis.curation.poses import SphericalMapper, Track
 from ucpe.synthesis.curation.scale import DepthOptions, near_depth
+from ucpe.synthesis.curation.steps import Clip, Step, reduced
 from ucpe.synthesis.worlds import World, near_plane_depth, render_clip
 from ucpe.trajectories import Trajectory, alignment_error, umeyama
+from ucpe.trajectories.rotations import rotation_from_angles
 
 LENS = Equirectangular()
+FPS = 10.0
+WORDS = ("CHANNEL 360", "Subscribe!", "VR TRAVEL", "Day 2: Kyoto", "www.example.org", "LIVE")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("part", nargs="?", choices=("poses", "filters"), help="[default: both]")
     parser.add_argument("--clips", type=int, default=10)
     parser.add_argument("--frames", type=int, default=31)
     parser.add_argument("--width", type=int, default=640)
@@ -30,8 +47,17 @@ def main() -> None:
     parser.add_argument("--kind", choices=("outdoor", "indoor"), help="of the worlds; three in four are outdoors")
     parser.add_argument("--noise", type=float, default=2.0, help="standard deviation of noise in grey levels")
     parser.add_argument("--samples", type=int, default=8, help="frames measured for the scale")
+    parser.add_argument("--no-tracking", action="store_true", help="leave out shaking cameras, which must be tracked")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
+    cv2.setNumThreads(1)
+    if arguments.part != "filters":
+        measure_poses(arguments)
+    if arguments.part != "poses":
+        measure_filters(arguments)
+
+
+def measure_poses(arguments: argparse.Namespace) -> None:
     mapper, options = SphericalMapper(), DepthOptions(samples=arguments.samples)
     moves = list(paths(arguments.frames))
     print(f"{arguments.clips} clips of {arguments.frames} frames, {arguments.width} x {arguments.width // 2}")
@@ -70,9 +96,10 @@ def main() -> None:
 def paths(frames: int):
     """Named paths in near-plane depths."""
     yield "forward", Trajectory.dolly(LENS, 0.6, frames=frames)
-    yield "sideways", Trajectory.truck(LENS, -0.5, frames=frames)
-    yield "bend", Trajectory.arc(LENS, 60, radius=0.5, frames=frames)
     yield "upwards", Trajectory.pedestal(LENS, 0.3, frames=frames)
+    yield "sideways", Trajectory.truck(LENS, -0.5, frames=frames)
+    yield "slow up", Trajectory.pedestal(LENS, 0.15, frames=frames)
+    yield "bend", Trajectory.arc(LENS, 60, radius=0.5, frames=frames)
     yield "orbit", Trajectory.orbit(LENS, 40, radius=0.7, frames=frames)
 
 
@@ -95,6 +122,201 @@ def timed(run):
 
 def worst(values: np.ndarray) -> str:
     return "lost" if np.isinf(values).any() else f"{100 * values.max():.3f} %"
+
+
+@dataclass(frozen=True)
+class Footage(Clip):
+    """A clip in memory."""
+
+    pictures: np.ndarray  # (N, H, W, 3) uint8
+
+    def stream(self, height: int | None = None) -> Iterator[np.ndarray]:
+        return (reduced(frame, height) for frame in self.pictures)
+
+    def stills(self, count: int) -> Iterator[np.ndarray]:
+        return (self.pictures[index] for index in self._spread(count))
+
+
+def footage(frames: np.ndarray, **row: Any) -> Footage:
+    count, height, width = frames.shape[:3]
+    known = {"id": "clip", "source": "clip", "start": 0, "stop": count, "fps": FPS, "height": height, "width": width}
+    return Footage(Path(), Path(), height, known | row, frames)
+
+
+def measure_filters(arguments: argparse.Namespace) -> None:
+    """Clips of each world, spoiled in all ways, through the steps that look at pictures."""
+    width, steps = arguments.width, (ProjectionCheck(), OverlayCheck(), QualityCheck())
+    caught: dict[str, list[str]] = defaultdict(list)
+    false: dict[str, list[str]] = defaultdict(list)
+    leans, shots = [], []
+    print(f"{arguments.clips} worlds, {arguments.frames} frames, {width} x {width // 2}")
+    for seed in range(arguments.first, arguments.first + arguments.clips):
+        generator = np.random.default_rng([seed, 8])
+        world = World.sample(seed, arguments.kind)
+        c2w = walk(world, arguments.frames, generator)
+        frames = render_clip(world, LENS, c2w, width // 2, width, FPS, threads=1).color
+        shots.append(frames)
+        for step in steps:
+            false[step.name].append(verdict(step, footage(frames)))
+        for name, fault, spoiled in spoil(world, frames, c2w, generator):
+            step = next(step for step in steps if step.name == name)
+            caught[fault].append(verdict(step, footage(spoiled)))
+            if not caught[fault][-1]:
+                print(f"  {seed} {world.kind}: missed {fault}", flush=True)
+        for step in steps:
+            if false[step.name][-1]:
+                print(f"  {seed} {world.kind}: clean, but {false[step.name][-1]}", flush=True)
+        leans += [measure_up(world, c2w, width, degrees, generator) for degrees in (0, 5, 12, 25)]
+        if not arguments.no_tracking:
+            false["rotation"].append(shaken(world, c2w, width, 0.0, generator))
+            caught["shaking camera"].append(shaken(world, c2w, width, 2.5, generator))
+    print("fault                     caught  (recall)")
+    for fault, verdicts in caught.items():
+        found = sum(map(bool, verdicts))
+        print(f"{fault:24s}  {found:3d} of {len(verdicts)}  ({found / len(verdicts):.0%})")
+    dropped, spoiled_count = 0, sum(map(len, caught.values()))
+    for name, verdicts in false.items():
+        wrong = [reason for reason in verdicts if reason]
+        dropped += len(wrong)
+        print(f"clean clips that {name} drops: {len(wrong)} of {len(verdicts)} {sorted(set(wrong)) or ''}")
+    right = sum(bool(reason) for verdicts in caught.values() for reason in verdicts)
+    print(f"all: recall {right / spoiled_count:.1%}, precision {right / max(right + dropped, 1):.1%}")
+    print_up(leans)
+    print_transitions(shots, np.random.default_rng([arguments.first, 9]))
+
+
+def verdict(step: Step, clip: Footage) -> str:
+    return step.verdict(clip.row | step.run(clip)[0])
+
+
+def walk(world: World, frames: int, generator: np.random.Generator) -> np.ndarray:
+    """Poses (N, 4, 4) of a nearly straight walk of half a near-plane depth."""
+    c2w = np.tile(np.eye(4), (frames, 1, 1))
+    for heading in generator.uniform(0, 2 * np.pi, 40):
+        way, wave = np.linspace(0, 0.5 * world.near_depth, frames), 0.05 * np.sin(np.linspace(0, 6, frames))
+        c2w[:, :3, 3] = np.stack([way * np.sin(heading) + wave, -0.3 * wave, way * np.cos(heading)], -1)
+        if (world.clearance(c2w[:, :3, 3]) > 0.35).all():
+            break
+    return c2w
+
+
+def spoil(
+    world: World, frames: np.ndarray, c2w: np.ndarray, generator: np.random.Generator
+) -> Iterator[tuple[str, str, np.ndarray]]:
+    """The step that must drop it, what is wrong, and the spoiled frames."""
+    height, width = frames.shape[1:3]
+    draw = generator.uniform
+    for fault, axis, side in (("letterbox", 1, height), ("pillarbox", 2, width)):
+        border = round(draw(0.03, 0.15) * side)
+        boxed = np.moveaxis(frames.copy(), axis, 0)
+        boxed[:border], boxed[-border:] = 0, 0
+        yield "projection", fault, np.moveaxis(boxed, 0, axis)
+    shifted = np.roll(frames, int(generator.integers(1, 5)), axis=2)
+    for fault, axis in (("stereo, top-bottom", 1), ("stereo, left-right", 2)):
+        yield "projection", fault, resized(np.concatenate([frames, shifted], axis), height, width)
+    rows = round(height * (90 - draw(50, 70)) / 180)
+    yield "projection", "poles cut off", resized(frames[:, rows:-rows], height, width)
+    flat = render_clip(world, Pinhole(xfov=draw(70, 110)), c2w[::3], height, width, FPS / 3, threads=1).color
+    yield "projection", "flat picture", flat
+    size = draw(0.4, 0.7) * width / 384
+    text = str(generator.choice(WORDS))
+    (across, high), _ = cv2.getTextSize(text, cv2.FONT_HERSHEY_SIMPLEX, size, 1)
+    place = (int(draw(0.02, 0.97) * (width - across)), int(draw(0.3, 0.9) * height) + high // 2)
+    letters = np.zeros((height, width), np.uint8)
+    cv2.putText(letters, text, place, cv2.FONT_HERSHEY_SIMPLEX, size, 255, max(round(width / 400), 1), cv2.LINE_AA)
+    yield "overlay", "text", painted(frames, letters, (255, 255, 255), draw(0.6, 0.95))
+    radius = draw(0.022, 0.04) * width
+    centre = np.array([draw(0.1, 0.9) * width, draw(0.5, 0.8) * height])
+    angles = np.arange(10) * np.pi / 5 + draw(0, 1)
+    star = centre + (radius * np.where(np.arange(10) % 2, 0.45, 1.0))[:, None] * np.stack(
+        [np.cos(angles), np.sin(angles)], -1
+    )
+    logo = cv2.fillPoly(np.zeros((height, width), np.uint8), [star.round().astype(np.int32)], 255, cv2.LINE_AA)
+    yield "overlay", "logo", painted(frames, logo, tuple(generator.choice([20, 250], 3)), draw(0.7, 0.95))
+    wide = np.pad(frames, ((0, 0), (0, 0), (32, 32), (0, 0)), "wrap")
+    sigma = draw(2.5, 4) * width / 384
+    yield "quality", "blur", np.stack([cv2.GaussianBlur(frame, (0, 0), sigma) for frame in wide])[:, :, 32:-32]
+    noise = generator.normal(0, draw(22, 30), frames.shape)
+    yield "quality", "noise", (frames + noise).round().clip(0, 255).astype(np.uint8)
+    yield "quality", "darkness", (frames * draw(0.02, 0.05)).astype(np.uint8)
+
+
+def resized(frames: np.ndarray, height: int, width: int) -> np.ndarray:
+    return np.stack([cv2.resize(frame, (width, height), interpolation=cv2.INTER_AREA) for frame in frames])
+
+
+def painted(frames: np.ndarray, mask: np.ndarray, color: tuple[int, ...], opacity: float) -> np.ndarray:
+    share = opacity * mask[..., None] / 255
+    return (frames * (1 - share) + np.array(color) * share).round().astype(np.uint8)
+
+
+def measure_up(
+    world: World, c2w: np.ndarray, width: int, degrees: float, generator: np.random.Generator
+) -> tuple[str, float, float | None]:
+    """Kind of world, lean, and by how many degrees up is missed (None where it is not known)."""
+    around = generator.uniform(0, 2 * np.pi)
+    axis, angle = np.array([np.cos(around), 0, np.sin(around)]), np.radians(degrees)
+    turn = cv2.Rodrigues(axis * angle)[0]
+    poses = c2w[:: max(len(c2w) // 6, 1)][:6].copy()
+    poses[:, :3, :3] = turn
+    up = find_up(render_clip(world, LENS, poses, width // 2, width, threads=1).color)
+    truth = turn.T @ [0, -1, 0]
+    error = None if up is None else float(np.degrees(np.arccos(np.clip(up.direction @ truth, -1, 1))))
+    return world.kind, degrees, error
+
+
+def print_up(leans: list[tuple[str, float, float | None]]) -> None:
+    for kind in sorted({kind for kind, _, _ in leans}):
+        for degrees in sorted({lean for _, lean, _ in leans}):
+            errors = [error for name, lean, error in leans if name == kind and lean == degrees]
+            known = [error for error in errors if error is not None]
+            told = f"off by up to {max(known):.2f} degrees" if known else ""
+            print(f"up, {kind:8s} leaning {degrees:2d} degrees: known in {len(known)} of {len(errors)} {told}")
+
+
+def shaken(world: World, c2w: np.ndarray, width: int, amount: float, generator: np.random.Generator) -> str:
+    """What the rotation step says of a camera that shakes by so many degrees, with estimated poses."""
+    poses = c2w.copy()
+    angles = torch.from_numpy(generator.normal(0, amount, (len(poses), 3)))
+    poses[:, :3, :3] = rotation_from_angles(*angles.unbind(-1)).numpy()
+    frames = render_clip(world, LENS, poses, width // 2, width, FPS, threads=1).color
+    tracks = SphericalMapper().track(frames)
+    if [len(track.c2w) for track in tracks] != [len(frames)]:
+        return "tracking lost"
+    return verdict(RotationCheck(), footage(frames, c2w=tracks[0].c2w[:, :3].reshape(len(frames), -1)))
+
+
+def print_transitions(shots: list[np.ndarray], generator: np.random.Generator) -> None:
+    """All shots joined by cuts, fades and cross-fades in turn: what segmentation finds of them."""
+    film, truth = [shots[0]], []
+    for number, shot in enumerate(shots[1:]):
+        kind, length = ("cut", "black fade", "cross-fade")[number % 3], int(generator.integers(5, 11))
+        at = sum(map(len, film))
+        if kind == "cut":
+            truth.append((at, at, kind))
+            film.append(shot)
+        elif kind == "black fade":
+            ramp = np.linspace(1, 0, length)[:, None, None, None]
+            film[-1] = np.concatenate([film[-1][:-length], (film[-1][-length:] * ramp).astype(np.uint8)])
+            film.append(np.concatenate([(shot[:length] * ramp[::-1]).astype(np.uint8), shot[length:]]))
+            truth.append((at - length, at + length, kind))
+        else:
+            share = np.linspace(0, 1, length + 2)[1:-1, None, None, None]
+            mixed = (film[-1][-length:] * (1 - share) + shot[:length] * share).astype(np.uint8)
+            film[-1] = film[-1][:-length]
+            film += [mixed, shot[length:]]
+            truth.append((at - length, at, kind))
+    found, _ = Segmentation()._transitions(footage(np.concatenate(film)))
+    left = list(found)
+    for kind in ("cut", "black fade", "cross-fade"):
+        meant = [(first, last) for first, last, name in truth if name == kind]
+        hits = 0
+        for first, last in meant:
+            match = next((t for t in left if t.first <= last + 2 and t.last >= first - 2), None)
+            hits += match is not None and match.kind == kind and match.last >= last - 1 and match.first <= first + 1
+            left = [t for t in left if t is not match]
+        print(f"{kind:10s}  found whole and by name: {hits} of {len(meant)}")
+    print(f"transitions that are none: {len(left)} {[tuple(t) for t in left] or ''}")
 
 
 if __name__ == "__main__":

@@ -152,9 +152,9 @@ def join(*parts: tuple[np.ndarray, str, int]) -> tuple:
 @pytest.fixture(scope="session")
 def scenes() -> dict[str, Scene]:
     """Clean scenes by name."""
-    kinds = {"room": (0, "indoor"), "desert": (1, "outdoor"), "parlour": (2, "indoor"), "square": (3, "outdoor")}
-    more = {"hall": (4, "indoor"), "plaza": (5, "outdoor"), "den": (6, "indoor")}
-    return {name: make_scene(*place) for name, place in (kinds | more).items()}
+    joined = {"room": (0, "indoor"), "desert": (1, "outdoor", 32), "parlour": (2, "indoor", 40)}
+    more = {"square": (3, "outdoor", 34), "hall": (4, "indoor"), "plaza": (5, "outdoor"), "den": (6, "indoor")}
+    return {name: make_scene(*place) for name, place in (joined | more).items()}
 
 
 @pytest.fixture(scope="session")
@@ -173,15 +173,13 @@ def raw_footage(scenes: dict[str, Scene], tmp_path_factory: pytest.TempPathFacto
         known = [(*span, origin, part[0]) for span, origin, part in zip(spans, origins, parts)]
         truth[name] = Truth(known, transitions, dropped_by)
 
-    long = {"desert": make_scene(1, "outdoor", 32), "parlour": make_scene(2, "indoor", 40)}
-    usable = scenes | long | {"square": make_scene(3, "outdoor", 34)}
     order = [("room", "cut", 0), ("desert", "fade", 6), ("parlour", "cross-fade", 8), ("square", "", 0)]
-    save("joined.mp4", [(usable[name], usable[name].frames, *after) for name, *after in order], [""] * 4)
+    save("joined.mp4", [(scenes[name], scenes[name].frames, *after) for name, *after in order], [""] * 4)
     hall, plaza, den = scenes["hall"], scenes["plaza"], scenes["den"]
     marked = [(plaza, with_text(plaza.frames), "cut", 0), (den, with_logo(den.frames), "", 0)]
     save("marked.mp4", marked, ["overlay"] * 2)
     flat = make_scene(1, "outdoor", lens=Pinhole(xfov=90))
-    blurred = scenes["square"].frames.copy()
+    blurred = scenes["square"].frames[:FRAMES].copy()
     for frame in blurred:
         frame[24:-24] = cv2.GaussianBlur(np.pad(frame, ((0, 0), (16, 16), (0, 0)), "wrap"), (0, 0), 4)[24:-24, 16:-16]
     spoiled = [
@@ -194,7 +192,7 @@ def raw_footage(scenes: dict[str, Scene], tmp_path_factory: pytest.TempPathFacto
     save("spoiled.mp4", spoiled, ["projection"] * 4 + ["quality"])
     shaken = make_scene(4, "indoor", turns=turn_matrices(np.random.default_rng(0).normal(0, 2.5, (FRAMES, 3))))
     turn = turn_matrices(np.array([[6.0, 0.0, 11.0]]))[0]
-    leaning = np.stack([turn_panorama(frame, turn) for frame in scenes["parlour"].frames])
+    leaning = np.stack([turn_panorama(frame, turn) for frame in scenes["parlour"].frames[:FRAMES]])
     unsteady = [(shaken, shaken.frames, "cut", 0), (scenes["parlour"], leaning, "", 0)]
     save("unsteady.mp4", unsteady, ["rotation"] * 2)
     whole = (folder / "joined.mp4").read_bytes()

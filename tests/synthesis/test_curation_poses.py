@@ -1,5 +1,6 @@
 """Camera motion of rendered panoramas, against the motion they were rendered with."""
 
+import functools
 import os
 import stat
 import sys
@@ -34,10 +35,15 @@ def film(world, camera):
     return render_clip(world, LENS, camera.c2w, HEIGHT, WIDTH, threads=1).color
 
 
+@functools.cache
+def footage(name):
+    world, camera = SHOTS[name]
+    return film(world, camera), camera.c2w.double().numpy()
+
+
 @pytest.fixture(scope="module", params=SHOTS)
 def shot(request):
-    world, camera = SHOTS[request.param]
-    return film(world, camera), camera.c2w.double().numpy()
+    return footage(request.param)
 
 
 def trajectory_error(track, truth):
@@ -67,9 +73,8 @@ def test_known_motion(shot):
 
 
 def test_a_cut_splits_into_two_tracks_and_the_same_seed_repeats_them():
-    first, second = (SHOTS[name] for name in ("forward, outdoors", "sideways, indoors"))
-    frames = np.concatenate([film(*first)[:12], film(*second)[:12]])
-    truth = np.concatenate([shot[1].c2w[:12].double().numpy() for shot in (first, second)])
+    shots = [footage(name) for name in ("forward, outdoors", "sideways, indoors")]
+    frames, truth = (np.concatenate([shot[part][:12] for shot in shots]) for part in range(2))
     mapper = SphericalMapper(features=800, keyframe_spacing=4)
     tracks = mapper.track(frames, seed=3)
     assert [(track.start, track.stop) for track in tracks] == [(0, 12), (12, 24)]

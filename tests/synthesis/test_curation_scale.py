@@ -15,7 +15,7 @@ from ucpe.synthesis.curation.flow import (
     turn_panorama,
 )
 from ucpe.synthesis.curation.poses import SphericalMapper
-from ucpe.synthesis.curation.scale import DepthOptions, depth_of, near_depth, rescale, triangulate
+from ucpe.synthesis.curation.scale import DepthOptions, depth_of, near_depth, nearest_known, rescale, triangulate
 from ucpe.synthesis.worlds import World, near_plane_depth, render_clip
 from ucpe.trajectories import Trajectory, umeyama
 
@@ -58,8 +58,17 @@ def test_depth_map_is_right_where_it_is_reliable(sideways):
     reliable = np.isfinite(depth)
     assert reliable.mean() > 0.6
     assert np.median(np.abs(depth / truth[0] - 1)[reliable]) < 0.04
-    along = np.abs(sphere_directions(HEIGHT, WIDTH)[..., 0])
-    assert not reliable[along > np.cos(np.radians(OPTIONS.epipole))].any()
+    along = np.abs(sphere_directions(HEIGHT, WIDTH)[..., 0]) > np.cos(np.radians(OPTIONS.epipole))
+    assert reliable[along].all()
+    assert np.median(np.abs(depth / truth[0] - 1)[along]) < 0.1
+
+
+def test_what_is_unknown_takes_the_nearest_value_over_the_seam():
+    values, known = np.arange(60.0).reshape(6, 10), np.zeros((6, 10), bool)
+    known[2, 9] = known[4, 4] = True
+    filled = nearest_known(values, known)
+    assert (filled[2, 0], filled[2, 1], filled[0, 0]) == (29, 29, 29)
+    assert (filled[4, 3], filled[5, 5], filled[2, 9], filled[4, 4]) == (44, 44, 29, 44)
 
 
 def test_scale_of_estimated_poses(sideways):

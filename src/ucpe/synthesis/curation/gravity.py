@@ -29,8 +29,8 @@ APART = 10.0
 PROMINENCE = 1.7
 """How many times more must agree on up than on any competing direction, for it to be believed."""
 
-FEWEST = 8
-"""Segments that must agree."""
+FEWEST = 4
+"""Segments a frame that must agree."""
 
 VIEWS = 6
 """Perspective views around the horizon in which segments are found, as lines of the scene are straight there."""
@@ -62,7 +62,7 @@ def find_up(
 ) -> Up | None:
     """Up as the vertical lines of some frames of a clip have it, None if they are too few or disagree."""
     normals, lengths = (np.concatenate(parts) for parts in zip(*map(segment_normals, frames)))
-    if len(normals) < FEWEST:
+    if len(normals) < FEWEST * len(frames):
         return None
     candidates = _around_vertical()
     scores = np.maximum(1 - (candidates @ normals.T / np.sin(np.radians(NARROW))) ** 2, 0) @ lengths
@@ -70,7 +70,7 @@ def find_up(
     rival = scores[candidates @ best < np.cos(np.radians(APART))].max()
     for _ in range(4):
         agreeing = np.abs(normals @ best) < np.sin(np.radians(NARROW))
-        if agreeing.sum() < FEWEST:
+        if agreeing.sum() < FEWEST * len(frames):
             return None
         best = np.linalg.eigh((normals * lengths[:, None])[agreeing].T @ normals[agreeing])[1][:, 0]
         best = -best * np.sign(best[1])

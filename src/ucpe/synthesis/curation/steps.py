@@ -69,11 +69,6 @@ class Clip:
         """Frames a second."""
         return self.row["fps"]
 
-    @property
-    def seconds(self) -> float:
-        """Length."""
-        return (self.stop - self.start) / self.fps
-
     def stream(self, height: int | None = None) -> Iterator[np.ndarray]:
         """All frames (H, W, 3) uint8 of the small copy, one at a time, at most `height` pixels high."""
         if not self.proxy.is_file():
