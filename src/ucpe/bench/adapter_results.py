@@ -15,7 +15,7 @@ from ucpe.bench.generated_videos import METRICS, MODES
 from ucpe.bench.runs import Record
 from ucpe.bench.statistics import Difference, Spread, paired_difference, spread
 from ucpe.bench.tables import markdown_table, shown_difference, shown_spread
-from ucpe.evaluation.report.quoted import RADIANS_NOTE
+from ucpe.evaluation.report.quoted import RADIANS_NOTE, quoted_rows
 from ucpe.evaluation.report.tables import COLUMNS, POSE, Column
 
 LOSS = "HighNoiseLoss"
@@ -149,7 +149,7 @@ def draw(results: dict[str, Any], records: Mapping[str, Record], truth: Sequence
                 None if record is None else record.tensors[f"{mode}/pictures"][index].numpy()
                 for record in found.values()
             ]
-            rows[f"{results['families'][index]}\n{MODES[mode]}"] = [truth[index], *pictures]
+            rows[f"{results['families'][index]}\n{mode.replace('-', ' ')}"] = [truth[index], *pictures]
     image_grid(output / "views.png", ["truth", *titles.values()], rows)
 
 
@@ -160,12 +160,15 @@ def _table(results: dict[str, Any], mode: str) -> str:
     rows = []
     for group in GROUPS:
         rows.append([f"*{group}*"] + [""] * (len(head) - 1))
-        for name, contestant in CONTESTANTS.items():
-            if contestant.group != group:
-                continue
+        for contestant in _as_published(group):
+            name = contestant.name
             about, errors = results["contestants"][name], results["errors"][mode]
+            known = {one for one in measured if errors[one][name] is not None}
+            empty = measured - known if known else set()  # run, but of no camera here, as the speed of one that stands
             cells = [
-                shown_spread(_spread_from(errors[one.metric][name]), one.digits) if one.metric in measured else "–"
+                shown_spread(_spread_from(errors[one.metric][name]), one.digits)
+                if one.metric in measured - empty
+                else "–"
                 for one in columns
             ]
             rows.append(
@@ -179,6 +182,13 @@ def _table(results: dict[str, Any], mode: str) -> str:
         cells = [f"{values[one.metric]:.{one.digits}f}" if one.metric in values else "–" for one in columns]
         rows.append([f"*{title}*", "", *cells, ""])
     return markdown_table(head, rows)
+
+
+def _as_published(group: str) -> list[Contestant]:
+    """Contestants of a group in the order of the paper's rows."""
+    rows = [row.method for row in quoted_rows("1") if row.group == group]
+    members = [contestant for contestant in CONTESTANTS.values() if contestant.group == group]
+    return sorted(members, key=lambda contestant: rows.index(contestant.quoted) if contestant.quoted else -1)
 
 
 def _difference_table(results: dict[str, Any], mode: str) -> str:

@@ -92,9 +92,9 @@ def image_grid(
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
 
-    figure, axes = plt.subplots(
-        len(rows), len(columns), figsize=(0.9 + 0.92 * len(columns), 0.7 + 0.95 * len(rows)), squeeze=False
-    )
+    height, width = next(image.shape[:2] for line in rows.values() for image in line if image is not None)
+    size = (0.9 + 0.92 * width / height * len(columns), 0.7 + 0.95 * len(rows))
+    figure, axes = plt.subplots(len(rows), len(columns), figsize=size, squeeze=False)
     for line, (name, images) in zip(axes, rows.items()):
         for axis, image in zip(line, images):
             axis.set_xticks([])
