@@ -2,11 +2,13 @@
 
 import json
 import os
+import pickle
 import signal
 import subprocess
 import sys
 import time
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -260,6 +262,23 @@ def test_every_contestant_fits_the_desk_transformer(name):
     recipe = contestant_recipe(CONTESTANTS[name], 10)
     denoiser = build_denoiser(recipe, make_transformer(), expand_timesteps=True)
     assert sum(parameter.numel() for parameter in denoiser.trained_parameters().values()) > 30_000
+
+
+def test_a_base_without_first_frames_is_refused(folders, tmp_path):
+    (tmp_path / "model_index.json").write_text(json.dumps({"_class_name": "WanPipeline"}))
+    with pytest.raises(ValueError, match="takes no first frame"):
+        run_benchmark(TINY, replace(folders, base=tmp_path))
+
+
+def test_everything_a_worker_process_needs_can_be_sent_to_it(folders):
+    setup = adapters.Setup(TINY, folders, Path("base"), "identity", deadline=0.0)
+    work, runs = pickle.loads(pickle.dumps((partial(adapters.perform, setup), setup.plan())))
+    assert (work.args, runs) == ((setup,), setup.plan())
+    assert not setup.goes_on() and replace(setup, deadline=None).goes_on()
+    first = setup.plan()[0]
+    assert first.key != replace(setup, identity="other").plan()[0].key
+    assert first.key != replace(setup, benchmark=replace(TINY, steps=4)).plan()[0].key
+    assert setup.work_folder(first.task) == replace(setup, benchmark=replace(TINY, videos=1)).work_folder(first.task)
 
 
 @pytest.mark.parametrize(

@@ -70,15 +70,15 @@ def markdown(results: dict[str, Any]) -> str:
     benchmark, machine = results["benchmark"], results.get("machine", {})
     finished = {name: facts for name, facts in results["runs"].items() if facts is not None}
     absent = [name for name, facts in results["runs"].items() if facts is None]
-    hours = sum(facts["processor_seconds"] for facts in finished.values()) / 3600
+    hours = sum(facts.get("training_seconds", 0) for facts in finished.values()) / 3600
     rates = "each with the learning rate of its recipe" if benchmark["own_learning_rates"] else "one learning rate"
     lines = [
         "# Controlled generation by camera adapter",
         "",
         f"{about_base(results)} Each contestant: {benchmark['steps']} steps on it, frozen, {rates}, "
         f"{benchmark['seeds']} seed(s), {results.get('clips', 0)} clips; {benchmark['videos']} held-out cameras. "
-        f"{len(finished)} of {len(results['runs'])} runs done, {hours:.2f} hours of processor time on "
-        f"{machine.get('processor', 'an unnamed machine')}.",
+        f"{len(finished)} of {len(results['runs'])} runs done, {hours:.2f} hours of training by the clock, each on one "
+        f"core of {machine.get('processor', 'an unnamed machine')}.",
         "",
     ]
     for mode, title in MODES.items():
@@ -103,7 +103,10 @@ def about_base(results: dict[str, Any]) -> str:
     base = results.get("base", {})
     if base.get("kind") == "trained":
         loss = base["validation"].get("high-noise", float("nan"))
-        return f"The base: {base['steps']} steps without any camera, validation loss at high noise {loss:.4f}."
+        hours = base["training_seconds"] / 3600
+        return (
+            f"The base: {base['steps']} steps without any camera in {hours:.2f} hours, loss at high noise {loss:.4f}."
+        )
     if base.get("kind") == "given":
         together = " It was trained together with an adapter, which favours adapters of that kind."
         return "The base was given." + together * bool(base["trained_with_an_adapter"])

@@ -52,7 +52,7 @@ PICTURES = 16
 DONE = "trained.json"
 """File that a finished training leaves, with its last numbers."""
 
-SHARDS = 8
+SHARDS = 6
 """Shards of training clips that are rendered where there are none."""
 
 UNDECIDING = ("name", "model", "autoencoder", "micro_batch", "workers", "checkpoint_every", "validate_every")
@@ -69,7 +69,7 @@ class Benchmark:
     """Steps of each contestant."""
     base_steps: int = 2500
     """Steps of the base, unless one is given."""
-    videos: int = 64
+    videos: int = 48
     """Held-out cameras that videos are generated and measured for, each in every mode."""
     modes: tuple[str, ...] = tuple(MODES)
     own_learning_rates: bool = False
@@ -261,7 +261,9 @@ def check(benchmark: Benchmark, folders: Folders) -> None:
     if folders.shards is not None and folders.shards < 1:
         raise ValueError(f"shards must be at least 1, got {folders.shards}")
     if folders.base is not None:
-        find_folder(str(folders.base))
+        index = json.loads((find_folder(str(folders.base)) / "model_index.json").read_text())
+        if not index.get("expand_timesteps"):
+            raise ValueError(f"{folders.base} takes no first frame (expand_timesteps in its model_index.json is off)")
 
 
 def render(

@@ -153,7 +153,7 @@ class Adapters:
     base_steps: int | None = None
     """Steps of the base. [default: 2500, or 500 if --quick]"""
     videos: int | None = None
-    """Held-out cameras, each generated from text and with a given first frame. [default: 64, or 16 if --quick]"""
+    """Held-out cameras, each generated from text and with a given first frame. [default: 48, or 16 if --quick]"""
     own_learning_rates: bool = False
     """The learning rate of each recipe (a tenth for CameraCtrl, as in the paper) instead of one for all."""
     data: Path | None = None
@@ -161,7 +161,7 @@ class Adapters:
     held_out: Path | None = None
     """Desk clips to generate and validate with. [default: rendered into OUTPUT/held-out]"""
     shards: int | None = None
-    """Shards of 256 clips to train on; missing ones are rendered. [default: what DATA holds, or 8; 2 if --quick]"""
+    """Shards of 256 clips to train on; missing ones are rendered. [default: what DATA holds, or 6; 2 if --quick]"""
     base: Path | None = None
     """A pipeline folder to use as base. [default: one is trained, without any adapter]"""
     autoencoder: Path | None = None
