@@ -1,6 +1,7 @@
 import json
 from functools import cache
 
+import cv2
 import numpy as np
 import pytest
 import torch
@@ -160,7 +161,7 @@ def test_perfect_videos_score_near_the_floor():
 
 
 def test_weights_are_small_and_carry_their_floors():
-    assert desk.WEIGHTS.stat().st_size < 1_500_000
+    assert desk.WEIGHTS.stat().st_size < 2_000_000
     _, _, metadata = desk.load_weights(desk.WEIGHTS)
     assert metadata["floors"]["calibration"]["PitchErr"] < 1.3
     assert metadata["floors"]["calibration"]["RollErr"] < 1.0
@@ -227,9 +228,24 @@ def test_flow_alone_already_gives_the_rotation_of_a_pan():
     assert rotation_angle(motion.rotation.mT @ wanted).mean() < 0.4
 
 
+def test_a_turn_is_seen_behind_grain_that_stays_on_the_screen():
+    """Soft pictures under a fixed texture, as generated videos often are: flow alone takes the camera for still."""
+    camera = shot(pan=40, pitch=-5)
+    clip = film(camera, SEEDS[3])
+    grain = np.random.default_rng(0).normal(0, 14, (HEIGHT, WIDTH, 1))
+    soft = np.stack([cv2.GaussianBlur(frame, (0, 0), 2.5) for frame in clip.frames])
+    clip = Clip("g", (soft + grain).clip(0, 255).astype(np.uint8), clip.times)
+    lenses = LENS.expand(FRAMES - 1)
+    flow = ray_motion(clip.frames[:-1], clip.frames[1:], lenses, lenses).rotation
+    assert rotation_angle(flow).mean() < 0.5 * 40 / (FRAMES - 1)
+    estimate = desk.DeskMotionEstimator().estimate(clip, LENS)
+    assert PROTOCOLS["robust"].evaluate(camera.c2w, estimate.c2w, 1.0)["RotErr"] < 0.25 * 20
+
+
 def test_training_runs_stops_and_continues(tmp_path, monkeypatch):
     monkeypatch.setattr(desk_clips, "CLIPS_PER_SHARD", 3)
-    settings = desk.DeskTraining(shards=1, calibrator_steps=2, motion_steps=2, batch=4)
+    steps = {f"{name}_steps": 2 for name in ("calibrator", "flow", "matcher", "matching")}
+    settings = desk.DeskTraining(shards=1, batch=4, matcher_batch=4, **steps)
     lines: list[str] = []
     path = desk.train(tmp_path / "clips", tmp_path / "out", settings, log=lines.append)
     calibrator, motion, metadata = desk.load_weights(path)
@@ -241,6 +257,6 @@ def test_training_runs_stops_and_continues(tmp_path, monkeypatch):
     desk.load_weights.cache_clear()
     assert desk.train(tmp_path / "clips", tmp_path / "out", settings, log=lines.append).read_bytes() == before
     assert not any("step" in line for line in lines)
-    assert sum(p.numel() for p in calibrator.parameters()) + sum(p.numel() for p in motion.parameters()) < 700_000
+    assert sum(p.numel() for p in calibrator.parameters()) + sum(p.numel() for p in motion.parameters()) < 1_000_000
     with pytest.raises(ValueError, match="no desk estimator weights"):
         desk.load_weights(tmp_path / "nowhere.safetensors")

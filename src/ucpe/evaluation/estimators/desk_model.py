@@ -1,4 +1,4 @@
-"""The two small networks of the desk estimators."""
+"""The small networks of the desk estimators."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ PARALLAX_GAIN = 20.0
 
 
 class RayMotion(NamedTuple):
-    """What optical flow says about two frames."""
+    """How rays moved between two frames."""
 
     rotation: Tensor  # (B, 3, 3) from the second camera's frame to the first's
     planes: Tensor  # (B, 8, HEIGHT // 4, WIDTH // 4): unexplained motion (3), rays (3), seen, agreement
@@ -67,9 +67,34 @@ class DeskCalibrator(nn.Module):
 
 
 class DeskMotion(nn.Module):
+    """Motion of the second of two cameras in the first's frame, seen in two ways.
+
+    Optical flow is precise where pictures are sharp. In soft or inconsistent ones it holds on to grain that stays where
+    it is on the screen; matches of what larger patches show do not.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.by_flow, self.matcher, self.by_matching = MotionHead(), DeskMatcher(), MotionHead()
+
+    def forward(
+        self,
+        first: np.ndarray,  # (B, HEIGHT, WIDTH, 3) uint8
+        second: np.ndarray,  # (B, HEIGHT, WIDTH, 3) uint8
+        first_lens: Lens,  # batch shape (B,)
+        second_lens: Lens,  # batch shape (B,)
+        matching: bool = False,
+    ) -> tuple[Tensor, Tensor]:
+        """Rotations (B, 3, 3) and translations (B, 3) in near-plane depths, by flow or by matching."""
+        if matching:
+            return self.by_matching(self.matcher(first, second, first_lens, second_lens))
+        return self.by_flow(ray_motion(first, second, first_lens, second_lens))
+
+
+class MotionHead(nn.Module):
     """How rays moved between two frames -> rotation and translation of the second camera in the first's frame.
 
-    The rotation is that which explains most of the rays (`ray_motion`), corrected by the network, which sees the rest.
+    The rotation is that which explains most of the rays, corrected by the network, which sees the rest.
     """
 
     def __init__(self, width: int = 64):
@@ -91,6 +116,58 @@ class DeskMotion(nn.Module):
         raw = self.head(self.features(motion.planes).flatten(1)).float()
         rotation = motion.rotation @ rotation_exp(torch.deg2rad(CORRECTION_UNIT * raw[:, :3])).to(motion.rotation)
         return rotation, TRANSLATION_UNIT * raw[:, 3:]
+
+
+class DeskMatcher(nn.Module):
+    """Where in the second frame each cell of 4 x 4 pixels of the first is seen again, by learned descriptors."""
+
+    def __init__(self, width: int = 24, size: int = 40):
+        super().__init__()
+        self.fine = nn.Sequential(
+            _convolution(3, width, stride=2, kernel=5), _convolution(width, 2 * width, stride=2), Residual(2 * width)
+        )
+        self.coarse = nn.Sequential(_convolution(2 * width, 3 * width, stride=2), Residual(3 * width))
+        self.joined = nn.Sequential(
+            nn.Conv2d(5 * width, 2 * width, 1), _convolution(2 * width, 2 * width), nn.Conv2d(2 * width, size + 1, 1)
+        )
+        self.log_sharpness = nn.Parameter(torch.tensor(2.7))
+
+    def forward(
+        self,
+        first: np.ndarray,  # (B, HEIGHT, WIDTH, 3) uint8
+        second: np.ndarray,  # (B, HEIGHT, WIDTH, 3) uint8
+        first_lens: Lens,  # batch shape (B,)
+        second_lens: Lens,  # batch shape (B,)
+    ) -> RayMotion:
+        """Matches as rays, and the rotation that explains them."""
+        start, seen = cell_rays(first_lens)
+        rays, shown = cell_rays(second_lens)
+        chance, weight = self.match(pictures_of(first), pictures_of(second), seen, shown)
+        end = nn.functional.normalize(chance.double() @ rays, dim=-1)
+        rotation = best_rotation(start, end, weight.double())
+        return RayMotion(rotation, _planes(start, end, rotation, seen, weight.double()))
+
+    def match(
+        self,
+        first: Tensor,  # (B, 3, HEIGHT, WIDTH) in [-1, 1]
+        second: Tensor,  # (B, 3, HEIGHT, WIDTH) in [-1, 1]
+        seen: Tensor,  # (B, M) bool, cells of the first frame with a ray
+        shown: Tensor,  # (B, M) bool, cells of the second
+    ) -> tuple[Tensor, Tensor]:
+        """Chance (B, M, M) that a cell of the first frame is each cell of the second; and its weight (B, M), 0 to 1."""
+        one, trust = self.describe(first)
+        two, _ = self.describe(second)
+        likeness = self.log_sharpness.exp() * one @ two.mT
+        there = likeness.masked_fill(~shown[:, None, :], -1e4).softmax(-1)
+        back = likeness.masked_fill(~seen[:, :, None], -1e4).softmax(-2)
+        return there, seen * trust * (there * back).sum(-1).clamp(min=1e-6)
+
+    def describe(self, frames: Tensor) -> tuple[Tensor, Tensor]:
+        """Unit descriptors (B, M, size) of the cells and how far each is to be trusted (B, M), 0 to 1."""
+        fine = self.fine(frames)
+        coarse = nn.functional.interpolate(self.coarse(fine), size=fine.shape[-2:], mode="bilinear")
+        raw = self.joined(torch.cat([fine, coarse], dim=1)).flatten(2).mT.float()
+        return nn.functional.normalize(raw[..., :-1], dim=-1), raw[..., -1].sigmoid()
 
 
 class Residual(nn.Module):
@@ -121,9 +198,7 @@ def ray_motion(
     seen = (before.valid & after.valid & inside).flatten(1)
     start, end = before.directions.flatten(1, 2), after.directions.flatten(1, 2)
     rotation, weight = robust_rotation(start, end, seen)
-    parallax = (end @ rotation.mT - start) * seen[..., None] * PARALLAX_GAIN
-    planes = torch.cat([parallax.clamp(-3, 3), start, seen[..., None], weight[..., None]], dim=-1)
-    return RayMotion(rotation, planes.mT.unflatten(2, (HEIGHT // 4, WIDTH // 4)).float())
+    return RayMotion(rotation, _planes(start, end, rotation, seen, weight))
 
 
 def robust_rotation(
@@ -154,6 +229,19 @@ def best_rotation(
     return (left * torch.stack([torch.ones_like(sign), torch.ones_like(sign), sign], -1)[..., None, :]) @ right
 
 
+def cell_rays(lens: Lens) -> tuple[Tensor, Tensor]:
+    """Unit rays (B, M, 3) in double precision of the cells of 4 x 4 pixels, and which exist (B, M)."""
+    rays = lens.rays(HEIGHT // 4, WIDTH // 4, dtype=torch.float64)
+    return rays.directions.flatten(1, 2), rays.valid.flatten(1)
+
+
+def pictures_of(
+    frames: np.ndarray,  # (B, H, W, 3) uint8
+) -> Tensor:
+    """Frames (B, 3, H, W) in [-1, 1]."""
+    return torch.from_numpy(np.ascontiguousarray(frames)).movedim(-1, 1).float() / 127.5 - 1
+
+
 def with_coordinates(
     frames: Tensor,  # (B, 3, H, W)
 ) -> Tensor:
@@ -164,6 +252,13 @@ def with_coordinates(
     v, u = torch.meshgrid(v * (height / width), u, indexing="ij")
     planes = torch.stack([u, v, (u * u + v * v).sqrt()]).expand(len(frames), 3, height, width)
     return torch.cat([frames, planes], dim=1)
+
+
+def _planes(start: Tensor, end: Tensor, rotation: Tensor, seen: Tensor, weight: Tensor) -> Tensor:
+    """What a MotionHead looks at: rays (B, M, 3) and what the rotation leaves unexplained, as planes."""
+    parallax = (end @ rotation.mT - start) * seen[..., None] * PARALLAX_GAIN
+    planes = torch.cat([parallax.clamp(-3, 3), start, seen[..., None], weight[..., None]], dim=-1)
+    return planes.mT.unflatten(2, (HEIGHT // 4, WIDTH // 4)).float()
 
 
 def _flow(first: np.ndarray, second: np.ndarray) -> np.ndarray:

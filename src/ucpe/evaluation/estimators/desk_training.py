@@ -1,17 +1,20 @@
-"""Trains the desk estimators on clips of procedural worlds and measures their own error on held-out worlds."""
+"""Trains the desk estimators on clips of procedural worlds, and measures their own error on held-out worlds."""
 
 from __future__ import annotations
 
 import copy
+import hashlib
 import json
 import os
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from ucpe.evaluation.estimators.desk_model import (
@@ -22,12 +25,21 @@ from ucpe.evaluation.estimators.desk_model import (
     XFOV_SPREAD,
     XI_SPREAD,
     DeskCalibrator,
+    DeskMatcher,
     DeskMotion,
+    RayMotion,
+    best_rotation,
+    cell_rays,
     ray_motion,
 )
+from ucpe.files import atomic_file
+from ucpe.generation import desk
 from ucpe.lenses import UCM
 from ucpe.synthesis.desk_clips import VALIDATION_SEED, DeskClips, load_shard, render_shard
 from ucpe.trajectories.rotations import rotation_log
+
+SAME_CELL = 0.995
+"""Cosine between rays above which a turned ray is still inside the cell nearest to it, for every lens."""
 
 MIRROR = (-1.0, 1.0, 1.0)
 """What a picture flipped left to right does to directions."""
@@ -39,9 +51,14 @@ class DeskTraining:
 
     shards: int = 8
     """Training shards of 256 clips, rendered where they are missing."""
+    autoencoded: float = 0.5
+    """Share of clips that are seen through the desk model's autoencoder, as soft as what is to be measured."""
     calibrator_steps: int = 3600
-    motion_steps: int = 1500
+    flow_steps: int = 1500
+    matcher_steps: int = 2500
+    matching_steps: int = 1000
     batch: int = 64
+    matcher_batch: int = 24
     learning_rate: float = 2e-3
     batches_per_shard: int = 6
     """Batches drawn from a shard before the next one is read."""
@@ -51,26 +68,67 @@ class DeskTraining:
 
 
 def train(
-    clips: str | Path, output: str | Path, settings: DeskTraining | None = None, log: Callable[[str], None] = print
+    clips: str | Path,
+    output: str | Path,
+    settings: DeskTraining | None = None,
+    initial: str | Path | None = None,
+    log: Callable[[str], None] = print,
 ) -> Path:
-    """Train both desk estimators on the clips of a folder and write `desk_estimators.safetensors` to `output`.
+    """Train the desk estimators on the clips of a folder and write `desk_estimators.safetensors` to `output`.
 
-    `clips` holds `train/` and `val/`; shards missing there are rendered first. A killed run continues where it was.
+    `clips` holds `train/` and `val/`; shards missing there are rendered first. Starts from the weights in `initial`, if
+    given; a network with no steps stays as it is there. A killed run continues where it was.
     """
-    from ucpe.evaluation.estimators.desk import floors_of, save_weights
+    from ucpe.evaluation.estimators.desk import floors_of, load_weights, save_weights
 
     settings, clips, output = settings or DeskTraining(), Path(clips), Path(output)
     output.mkdir(parents=True, exist_ok=True)
-    train_shards = [render_shard(shard, 0, clips / "train") for shard in range(settings.shards)]
-    held_out = render_shard(0, VALIDATION_SEED, clips / "val")
+    shards = [render_shard(shard, 0, clips / "train") for shard in range(settings.shards)]
+    held_out = load_shard(render_shard(0, VALIDATION_SEED, clips / "val"))
+    if settings.autoencoded:
+        for shard in shards:
+            through_autoencoder(shard)
+            log(f"{shard.name} is there through the autoencoder")
     torch.manual_seed(settings.seed)
-    calibrator = _fit(
-        DeskCalibrator(), calibration_loss, train_shards, settings.calibrator_steps, settings, output, log
-    )
-    motion = _fit(DeskMotion(), motion_loss, train_shards, settings.motion_steps, settings, output, log)
-    floors = floors_of(calibrator.half().float().eval(), motion.half().float().eval(), load_shard(held_out))
+    calibrator, motion = DeskCalibrator(), DeskMotion()
+    if initial is not None:
+        earlier = load_weights(Path(initial))
+        calibrator.load_state_dict(earlier[0].state_dict())
+        motion.load_state_dict(earlier[1].state_dict())
+
+    def fit(name: str, network: Any, loss: Callable[..., Tensor], steps: int, batch: int) -> Any:
+        return _fit(name, network, loss, shards, steps, batch, settings, output, log)
+
+    by_flow = partial(motion_loss, ray_motion, (0, 1, 1, 1, 2, 4))
+    motion.by_flow = fit("flow", motion.by_flow, by_flow, settings.flow_steps, settings.batch)
+    motion.matcher = fit("matcher", motion.matcher, matching_loss, settings.matcher_steps, settings.matcher_batch)
+    by_matching = partial(motion_loss, motion.matcher.requires_grad_(False), (0, 2, 4, 4, 8))
+    motion.by_matching = fit("matching", motion.by_matching, by_matching, settings.matching_steps, settings.batch)
+    calibrator = fit("calibrator", calibrator, calibration_loss, settings.calibrator_steps, settings.batch)
+    floors = floors_of(calibrator.half().float().eval(), motion.half().float().eval(), held_out)
     log(json.dumps(floors))
     return save_weights(output / "desk_estimators.safetensors", calibrator, motion, floors, asdict(settings))
+
+
+def through_autoencoder(shard: Path) -> Tensor:
+    """Videos (B, N, H, W, 3) uint8 of a shard, encoded and decoded by the desk model; kept in a folder beside it."""
+    weights = desk.WEIGHTS / "vae" / "diffusion_pytorch_model.safetensors"
+    path = shard.parent / f"autoencoded-{hashlib.sha256(weights.read_bytes()).hexdigest()[:12]}" / shard.name
+    if not path.exists():
+        from diffusers import AutoencoderKLWan
+
+        from ucpe.training.encoded import to_model_range
+        from ucpe.training.whole_clips import decode_whole, encode_whole
+
+        path.parent.mkdir(exist_ok=True)
+        model, decoded = AutoencoderKLWan.from_pretrained(weights.parent, torch_dtype=torch.float32), []
+        for video in load_shard(shard).video.split(8):
+            with torch.no_grad(), torch.autocast("cpu", torch.bfloat16):
+                restored = decode_whole(model, encode_whole(model, to_model_range(video)).mode())
+            decoded.append(((restored.float().clamp(-1, 1).movedim(1, -1) + 1) * 127.5).round().byte())
+        with atomic_file(path) as temporary:
+            save_file({"video": torch.cat(decoded)}, temporary)
+    return load_file(path)["video"]
 
 
 def calibration_loss(network: nn.Module, clips: DeskClips, generator: np.random.Generator, batch: int) -> Tensor:
@@ -87,39 +145,58 @@ def calibration_loss(network: nn.Module, clips: DeskClips, generator: np.random.
     ).mean()
 
 
-def motion_loss(network: nn.Module, clips: DeskClips, generator: np.random.Generator, batch: int) -> Tensor:
-    """Robust loss of the rotation and translation between frames up to 4 apart, in either order."""
-    clip, first = _draw(clips, generator, batch)
-    step = torch.from_numpy(generator.choice([0, 1, 2, 4], batch, p=[0.05, 0.5, 0.25, 0.2]))
-    step = step * torch.from_numpy(generator.choice([-1, 1], batch))
-    second = (first + step).clamp(0, clips.video.shape[1] - 1)
-    pictures = _augmented([_pictures(clips, clip, frame) for frame in (first, second)], clip < 0, generator)
-    before, after = (((picture + 1) * 127.5).round().byte().movedim(1, -1).numpy() for picture in pictures)
-    lens = UCM(xfov=clips.xfov[clip].double(), xi=clips.xi[clip].double())
+def motion_loss(
+    look: Callable[..., RayMotion],
+    gaps: tuple[int, ...],
+    network: nn.Module,
+    clips: DeskClips,
+    generator: np.random.Generator,
+    batch: int,
+) -> Tensor:
+    """Robust loss of the rotation and translation between frames some `gaps` apart, in either order."""
+    pair = _draw_pair(clips, generator, batch, gaps)
+    lens = UCM(xfov=clips.xfov[pair.clip].double(), xi=clips.xi[pair.clip].double())
+    before, after = (((picture + 1) * 127.5).round().byte().movedim(1, -1).numpy() for picture in pair.pictures)
     with torch.autocast("cpu", enabled=False):
-        motion = ray_motion(before, after, lens, lens)
+        motion = look(before, after, lens, lens)
     rotation, translation = network(motion)
-    start, end = clips.c2w[clip, first].double(), clips.c2w[clip, second].double()
-    turn = start[:, :3, :3].mT @ end[:, :3, :3]
-    shift = (start[:, :3, :3].mT @ (end[:, :3, 3:] - start[:, :3, 3:]))[..., 0]
-    error = torch.rad2deg(rotation_log(turn.mT @ rotation.double()))
+    error = torch.rad2deg(rotation_log(pair.turn.mT @ rotation.double()))
     return (
         _robust(error / CORRECTION_UNIT, 0.1).clamp(max=10).sum(-1)
-        + _robust((translation.double() - shift) / TRANSLATION_UNIT, 0.2).sum(-1) / 2
+        + _robust((translation.double() - pair.shift) / TRANSLATION_UNIT, 0.2).sum(-1) / 2
     ).mean()
 
 
+def matching_loss(network: DeskMatcher, clips: DeskClips, generator: np.random.Generator, batch: int) -> Tensor:
+    """Robust loss of the rotation that matches give, and how unlikely they hold the cells that it leads to."""
+    pair = _draw_pair(clips, generator, batch, (1, 2, 4, 8, 16))
+    grain = _grain_of_the_screen(batch, generator)
+    first, second = ((picture + grain).clamp(-1, 1) for picture in pair.pictures)
+    rays, seen = cell_rays(UCM(xfov=clips.xfov[pair.clip].double(), xi=clips.xi[pair.clip].double()))
+    chance, weight = network.match(first, second, seen, seen)
+    with torch.autocast("cpu", enabled=False):
+        end = nn.functional.normalize(chance.double() @ rays, dim=-1)
+        rotation = best_rotation(rays, end, weight.double() / weight.double().sum(-1, keepdim=True).clamp(min=1e-9))
+        error = torch.rad2deg(rotation_log(pair.turn.mT @ rotation)).norm(dim=-1)
+        closeness, cell = ((rays @ pair.turn) @ rays.mT).masked_fill(~seen[:, None], -1).max(-1)
+        both = seen & (closeness > SAME_CELL)
+        surprise = -chance.gather(-1, cell[..., None])[..., 0].clamp(min=2e-3).log()
+        surprise = (surprise * both).sum(-1) / both.sum(-1).clamp(min=1)
+        return (_robust(error / 5, 0.1) + 0.2 * surprise).mean()
+
+
 def _fit(
+    name: str,
     network: nn.Module,
     loss_of: Callable[..., Tensor],
     shards: list[Path],
     steps: int,
+    batch: int,
     settings: DeskTraining,
     output: Path,
     log: Callable[[str], None],
 ) -> nn.Module:
     """The network with averaged weights after training; a checkpoint beside the output is continued."""
-    name = type(network).__name__
     checkpoint = output / f"{name}.checkpoint.pt"
     averaged = copy.deepcopy(network)
     optimizer = torch.optim.AdamW(network.parameters(), lr=settings.learning_rate, weight_decay=0.02)
@@ -132,14 +209,17 @@ def _fit(
         done = state["done"]
     clips = None
     while done < steps:
+        turn = done // settings.batches_per_shard
         if clips is None or done % settings.batches_per_shard == 0:
-            clips = load_shard(shards[(done // settings.batches_per_shard) % len(shards)])
+            clips = _mixed(
+                shards[turn % len(shards)], settings.autoencoded, np.random.default_rng([settings.seed, turn])
+            )
         generator = np.random.default_rng([settings.seed, done])
         with torch.autocast("cpu", torch.bfloat16):
-            loss = loss_of(network, clips, generator, settings.batch)
+            loss = loss_of(network, clips, generator, batch)
         optimizer.zero_grad()
         loss.backward()
-        nn.utils.clip_grad_norm_(network.parameters(), 1.0)
+        nn.utils.clip_grad_norm_(network.parameters(), 1.0, error_if_nonfinite=True)
         optimizer.param_groups[0]["lr"] = settings.learning_rate * _warm_then_decay(done, steps)
         optimizer.step()
         decay = min(settings.average, (done + 1) / (done + 10))
@@ -152,6 +232,37 @@ def _fit(
             torch.save({"parts": [part.state_dict() for part in parts], "done": done}, temporary)
             os.replace(temporary, checkpoint)
     return averaged.eval()
+
+
+def _mixed(shard: Path, autoencoded: float, generator: np.random.Generator) -> DeskClips:
+    """A shard of which a share of the clips went through the autoencoder."""
+    clips = load_shard(shard)
+    if not autoencoded:
+        return clips
+    soft = torch.from_numpy(generator.random(len(clips.video)) < autoencoded)
+    return replace(clips, video=torch.where(soft[:, None, None, None, None], through_autoencoder(shard), clips.video))
+
+
+class FramePair(NamedTuple):
+    """Two frames of one clip each and how the camera moved from the first to the second."""
+
+    clip: Tensor  # (B,)
+    pictures: list[Tensor]  # two of (B, 3, H, W) in [-1, 1]
+    turn: Tensor  # (B, 3, 3)
+    shift: Tensor  # (B, 3)
+
+
+def _draw_pair(clips: DeskClips, generator: np.random.Generator, batch: int, gaps: tuple[int, ...]) -> FramePair:
+    """Frames some `gaps` apart, in either order."""
+    clip, _ = _draw(clips, generator, batch)
+    gap = generator.choice(gaps, batch)
+    early = (generator.random(batch) * (clips.video.shape[1] - gap)).astype(int)
+    swap = generator.random(batch) < 0.5
+    first, second = (torch.from_numpy(np.where(swap, a, b)) for a, b in ((early + gap, early), (early, early + gap)))
+    pictures = _augmented([_pictures(clips, clip, frame) for frame in (first, second)], clip < 0, generator)
+    start, end = clips.c2w[clip, first].double(), clips.c2w[clip, second].double()
+    shift = (start[:, :3, :3].mT @ (end[:, :3, 3:] - start[:, :3, 3:]))[..., 0]
+    return FramePair(clip, pictures, start[:, :3, :3].mT @ end[:, :3, :3], shift)
 
 
 def _warm_then_decay(done: int, steps: int) -> float:
@@ -192,9 +303,17 @@ def _augmented(pictures: list[Tensor], mirrored: Tensor, generator: np.random.Ge
     return result
 
 
+def _grain_of_the_screen(batch: int, generator: np.random.Generator) -> Tensor:
+    """Texture (B, 3, H, W) that does not move with the scene, as in generated videos; none for half of the batch."""
+    size = int(generator.integers(2, 7))
+    grain = torch.from_numpy(generator.standard_normal((batch, 3, HEIGHT // size, WIDTH // size), dtype=np.float32))
+    strength = torch.from_numpy(generator.uniform(-0.15, 0.15, (batch, 1, 1, 1))).float().clamp(min=0)
+    return strength * nn.functional.interpolate(grain, (HEIGHT, WIDTH), mode="bilinear")
+
+
 def _robust(difference: Tensor, width: float) -> Tensor:
     """|difference|, rounded off below `width`."""
     return (difference * difference + width * width).sqrt() - width
 
 
-__all__ = ["DeskTraining", "calibration_loss", "motion_loss", "train"]
+__all__ = ["DeskTraining", "calibration_loss", "matching_loss", "motion_loss", "through_autoencoder", "train"]
