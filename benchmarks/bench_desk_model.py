@@ -21,10 +21,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from ucpe.evaluation.camera_metrics import calibration_errors, commanded_calibration
-from ucpe.evaluation.estimators.base import Calibration, PoseEstimate
-from ucpe.evaluation.protocols import PROTOCOLS
-from ucpe.evaluation.records import pose_metrics
+from ucpe.bench.generated_videos import constant_guess
 from ucpe.evaluation.statistics import bootstrap_interval
 from ucpe.generation import CameraPipeline
 from ucpe.synthesis.desk_clips import FPS, HEIGHT, VALIDATION_SEED, WIDTH, DeskClips, load_shard, render_shard
@@ -100,7 +97,7 @@ def table(folder: Path) -> None:
     """The report's means beside the estimator's floor and the best constant guess on the same cameras."""
     results = json.loads((folder / "report" / "results.json").read_text())
     names = [video["name"] for video in results["videos"]]
-    guesses = constant_guesses([Trajectory.load(folder / "cameras" / f"{name}.json") for name in names])
+    guesses = constant_guess([Trajectory.load(folder / "cameras" / f"{name}.json") for name in names])
     print(f"{'':<10}{'measured':>10}{'95 %':>18}{'floor':>8}{'/floor':>8}{'constant':>10}{'/constant':>10}")
     floors = {**results["floors"]["pose"]["metrics"], **results["floors"]["calibration"]["metrics"]}
     for metric in ("PitchErr", "RollErr", "XFoVErr", "XiErr", "RotErr", "TransErr"):
@@ -112,28 +109,6 @@ def table(folder: Path) -> None:
             f"{summary['mean'] / floor:>8.2f}{guess:>10.3f}{summary['mean'] / guess:>10.3f}"
         )
     print(f"{len(names)} videos, failures: {results['counts']}")
-
-
-def constant_guesses(cameras: list[Trajectory]) -> dict[str, float]:
-    """Mean errors of saying the same of every video: the median angle and lens, and no motion."""
-    wanted = [commanded_calibration(camera, "ucm", HEIGHT, WIDTH) for camera in cameras]
-    count = len(wanted[0].frames)
-    median = {name: np.median([one.lens[name] for one in wanted]) for name in wanted[0].lens}
-    guess = Calibration(
-        "ucm",
-        wanted[0].frames,
-        np.full(count, np.median([one.pitch for one in wanted])),
-        np.full(count, np.median([one.roll for one in wanted])),
-        {name: np.full(count, value) for name, value in median.items()},
-        {},
-    )
-    still = PoseEstimate(torch.eye(4, dtype=torch.float64).expand(count, 4, 4), wanted[0].frames, 1.0, True)
-    times = wanted[0].frames / FPS
-    rows = [
-        calibration_errors(guess, one) | pose_metrics(camera, still, times, PROTOCOLS["robust"])
-        for one, camera in zip(wanted, cameras)
-    ]
-    return {name: float(np.mean([row[name] for row in rows if name in row])) for name in rows[0]}
 
 
 @torch.no_grad()

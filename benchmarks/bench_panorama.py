@@ -35,7 +35,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--frames", type=int, default=48, help="frames of 4K footage for the end-to-end part")
     parser.add_argument("--cameras", type=int, default=20)
-    parser.add_argument("--quality", type=int, nargs="+", default=[22, 30], help="x264 crf of the 4K footage")
+    parser.add_argument("--quality", type=int, nargs="+", default=[22, 25], help="x264 crf of the 4K footage")
     arguments = parser.parse_args()
     cv2.setNumThreads(1)
     torch.set_num_threads(1)
