@@ -36,7 +36,13 @@ LARGEST_MARK = 0.06
 """Share of the picture beyond which what stays is scenery."""
 
 DENSITY = 0.22
-"""Share of its box that a mark's edges cover at least; an outline of something far covers less."""
+"""Share of its box that a mark covers at least; an outline of something far covers less."""
+
+LARGEST_SIGN = 0.02
+"""Share of the picture up to which edges around a plain area count with that area, as those of a sign do."""
+
+SPREAD = np.ones((5, 9), np.uint8)
+"""Neighbourhood in which edges belong to one mark."""
 
 REACH = 7
 """Pixels around a mark in which motion is looked for."""
@@ -149,16 +155,19 @@ def find_marks(
     change = grey.std(0)
     if (change > MOVING).mean() < 0.1:
         return []
-    grown = cv2.dilate(steady.astype(np.uint8), np.ones((5, 9), np.uint8))
+    grown = cv2.dilate(steady.astype(np.uint8), SPREAD)
     count, labels, facts, _ = cv2.connectedComponentsWithStats(grown)
     marks = []
     for label in range(1, count):
         left, top, wide, high, _ = facts[label].tolist()
-        own = (labels[top : top + high, left : left + wide] == label) & steady[top : top + high, left : left + wide]
-        area = int(own.sum())
+        place = np.s_[top : top + high, left : left + wide]
+        own = labels[place] == label
+        area = int((own & steady[place]).sum())
         if area >= smallest * steady.size:
             box = (left, top, left + wide, top + high)
-            scenery = wide * high > LARGEST_MARK * steady.size or area < DENSITY * wide * high
+            inside = left > 0 and top > 0 and left + wide < size[0] and top + high < size[1]
+            covered = _inside(own) if inside and wide * high < LARGEST_SIGN * steady.size else area
+            scenery = wide * high > LARGEST_MARK * steady.size or max(area, covered) < DENSITY * wide * high
             marks.append(Mark(*box, area, 0 if scenery else _moving_sides(common, strength, box)))
     return marks
 
@@ -212,6 +221,17 @@ def classify(options: OverlayCheck, clip: Clip) -> float:
                 f"{options.classifier}: has {len(logits)} outputs, and classifier_class is {options.classifier_class}"
             )
     return float(np.mean(scores))
+
+
+def _inside(
+    grown: np.ndarray,  # (h, w) bool
+) -> int:
+    """Pixels within the outer contour of edges that were grown by `SPREAD`."""
+    import cv2
+
+    contours, _ = cv2.findContours(grown.astype(np.uint8), cv2.RETR_EXTERNAL, cv2.CHAIN_APPROX_NONE)
+    filled = cv2.drawContours(np.zeros(grown.shape, np.uint8), contours, -1, 1, cv2.FILLED)
+    return int(cv2.erode(filled, SPREAD, borderType=cv2.BORDER_CONSTANT, borderValue=0).sum())
 
 
 def _moving_sides(common: np.ndarray, strength: np.ndarray, box: tuple[int, int, int, int]) -> int:
