@@ -22,7 +22,7 @@ from ucpe.synthesis.worlds import World, near_plane_depth, render_clip
 from ucpe.trajectories import Trajectory, umeyama
 
 LENS, HEIGHT, WIDTH = Equirectangular(), 256, 512
-OPTIONS = DepthOptions(samples=4)
+OPTIONS = DepthOptions(samples=3)
 LARGEST_ERROR = 0.05
 
 SHOTS = {
@@ -92,7 +92,7 @@ def test_scale_of_estimated_poses(sideways):
 
 def test_near_depth_is_in_the_units_of_the_poses(sideways):
     frames, c2w, _ = sideways
-    one = DepthOptions(samples=2)
+    one = DepthOptions(samples=1)
     near = near_depth(frames, c2w, options=one)
     assert near_depth(frames, rescale(c2w, 0.01), options=one) == pytest.approx(100 * near, rel=1e-6)
     assert near_depth(frames, rescale(c2w, near), options=one) == pytest.approx(1, rel=1e-6)

@@ -37,7 +37,7 @@ PARALLAX_PERCENTILE = 85
 """Percentile of what a rotation leaves of the matches' motion that counts as the parallax of two frames: people who
 walk past a standing camera move fewer matches than this."""
 
-FEATURE_ERROR = 0.3
+FEATURE_ERROR = 0.2
 """Pixels by which a feature is usually found beside its place; in the last adjustment, others count the less the more
 they are off."""
 
