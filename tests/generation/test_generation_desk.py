@@ -5,6 +5,9 @@ import numpy as np
 import pytest
 import torch
 
+from ucpe.evaluation.estimators.base import Clip
+from ucpe.evaluation.estimators.desk import DeskMotionEstimator
+from ucpe.evaluation.protocols import PROTOCOLS
 from ucpe.generation import CameraPipeline, desk
 from ucpe.lenses import FAMILIES, UCM
 from ucpe.trajectories import Trajectory
@@ -63,3 +66,16 @@ def test_words_change_the_picture(pipe):
     below = {word: frames[:, 40:].reshape(-1, 3).mean(0) for word, frames in ground.items()}
     assert below["snow"].min() > below["grass"].min() + 40
     assert below["grass"][1] > below["grass"][2] + 20
+
+
+def test_the_camera_turns_as_told_from_a_given_first_frame(pipe):
+    """A pan of 50 degrees to either side, seen by the bundled motion estimator, which is not told the path."""
+    lens = FAMILIES["wide"].typical()
+    first = pipe(SCENE, Trajectory.static(lens, frames=5, fps=8, pitch=-5), seed=3, steps=8).frames[0]
+    for degrees in (-50, 50):
+        camera = Trajectory.pan(lens, degrees=degrees, frames=17, fps=8, pitch=-5)
+        video = pipe(SCENE, camera, image=first, seed=4, steps=8)
+        clip = Clip("pan", video.frames, np.arange(17) / 8)
+        error = PROTOCOLS["robust"].evaluate(camera.c2w, DeskMotionEstimator().estimate(clip, lens).c2w, 1.0)["RotErr"]
+        still = PROTOCOLS["robust"].evaluate(camera.c2w, camera.c2w[:1].repeat(17, 1, 1), 1.0)["RotErr"]
+        assert error < 0.5 * still, (degrees, error, still)
