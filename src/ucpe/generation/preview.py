@@ -26,12 +26,20 @@ def preview_sheet(videos: list[CameraVideo], path: str | Path, overlay: bool = T
     from matplotlib import pyplot
 
     height, width = videos[0].frames.shape[1:3]
+    tall = (2.6 * height / width + 0.42) * len(videos) + 0.1
     figure, grid = pyplot.subplots(
         len(videos),
         SHOWN + 1,
-        figsize=(2.6 * (SHOWN + 1), (2.6 * height / width + 0.42) * len(videos) + 0.1),
+        figsize=(2.6 * (SHOWN + 1), tall),
         squeeze=False,
-        gridspec_kw={"wspace": 0.03, "hspace": 0.24, "left": 0.01, "right": 0.99, "top": 0.92, "bottom": 0.03},
+        gridspec_kw={
+            "wspace": 0.03,
+            "hspace": 0.24,
+            "left": 0.01,
+            "right": 0.99,
+            "top": 1 - 0.3 / tall,
+            "bottom": 0.03,
+        },
     )
     for row, video in zip(grid, videos):
         chosen = np.linspace(0, len(video.frames) - 1, SHOWN).round().astype(int)
@@ -79,7 +87,7 @@ def draw_path(axes: Any, camera: Trajectory) -> None:
     steps = np.linspace(0, len(camera) - 1, min(len(camera), 9)).round().astype(int)
     axes.plot(*positions.T, color="#999999", linewidth=1)
     axes.quiver(
-        *positions[steps].T, *forward[steps].T, shade[steps], cmap="viridis", scale=6, width=0.012, pivot="tail"
+        *positions[steps].T, *forward[steps].T, shade[steps], cmap="viridis", scale=2.6, width=0.016, pivot="tail"
     )  # fmt: skip
     middle = (positions.min(0) + positions.max(0)) / 2
     axes.set_xlim(middle[0] - 1.1 * reach, middle[0] + 1.1 * reach)
