@@ -14,14 +14,14 @@ from ucpe.generation.preview import preview_sheet
 from ucpe.lenses import FAMILIES
 from ucpe.video import write_video
 
-PROMPT = "a red tower and a tree on grass, mountains on the horizon, under a clear sky"
+PROMPT = "a red tower on grass, hills on the horizon, under a clear sky"
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("prompt", nargs="?", default=PROMPT)
     parser.add_argument("-o", "--output", type=Path, default=Path("out"))
-    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--seed", type=int, default=2)
     options = parser.parse_args()
     options.output.mkdir(parents=True, exist_ok=True)
     start = time.monotonic()
