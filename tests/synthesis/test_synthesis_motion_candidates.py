@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 
+from ucpe.cli.match import main
 from ucpe.lenses import UCM
 from ucpe.synthesis.motion import (
     MOTIONS,
@@ -19,8 +20,10 @@ from ucpe.synthesis.motion import (
     read_up_vectors,
 )
 from ucpe.synthesis.motion.rows import read_part
+from ucpe.synthesis.worlds import World, render_clip
 from ucpe.trajectories import Trajectory
 from ucpe.trajectories.rotations import rotation_angle
+from ucpe.video import write_video
 
 DATA = Path(__file__).resolve().parents[2] / "../shared/data"
 LENS = UCM(xfov=90, xi=0.0)
@@ -56,6 +59,31 @@ def test_gravity_comes_from_the_first_frames_up_vector(tmp_path):
     torch.testing.assert_close(motion.trajectory.angles.roll, true.angles.roll, atol=1e-3, rtol=0)
     steps = [torch.diff(path.positions, dim=0)[:, 1] for path in (motion.trajectory, true)]
     torch.testing.assert_close(*steps, atol=1e-5, rtol=0)
+
+
+def test_a_calibrator_finds_up_where_none_is_given(tmp_path):
+    """The bundled calibrator, on a rendered world, by the command line; stored up vectors still come first."""
+    lens = UCM(xfov=120, xi=0.5)
+    world = World.sample(3, kind="outdoor")
+    true = Trajectory.pan(lens, degrees=20, frames=17, fps=8, pitch=-8, roll=14)
+    folder = camerabench(tmp_path / "bench", {"a": true, "b": true, "unseen": true})
+    frames = render_clip(world, lens, true.c2w.numpy(), 64, 112, 8, 2, threads=1).color
+    for name in ("a", "b"):
+        write_video(folder / "videos" / f"{name}.mp4", frames, 8)
+    (folder / "up.jsonl").write_text(json.dumps({"video": "b", "up": UP}) + "\n")
+    options = ["--results", str(folder / "vipe"), "--fps", "8", "--calibrator", "desk", "-o", str(tmp_path / "motions")]
+    main(["motions", str(folder), *options])
+    found = {motion.id: motion.trajectory.angles for motion in read_motions(tmp_path / "motions", jittery_share=0)[0]}
+    assert found.keys() == {"bench/a", "bench/b"}
+    assert found["bench/a"].pitch[0] == pytest.approx(-8, abs=3) and found["bench/a"].roll[0] == pytest.approx(
+        14, abs=3
+    )
+    assert found["bench/b"].roll[0] == pytest.approx(0, abs=1e-6)
+    (folder / "up.jsonl").unlink()
+    with pytest.raises(ValueError, match=r"--up FILE, or .*up.jsonl, or --calibrator NAME"):
+        main(["motions", str(folder), *options[:4]])
+    with pytest.raises(ValueError, match="no calibrator 'nobody'"):
+        main(["motions", str(folder), "--calibrator", "nobody"])
 
 
 def test_zoom_missing_results_missing_gravity_and_missing_rate_are_written_down(tmp_path):

@@ -34,6 +34,8 @@ class MotionOptions:
     """Folder of ViPE's results. [default: the videos' folder]"""
     up: Path | None = None
     """Up vectors of first frames: a .jsonl, or a folder of calibrations. [default: up.jsonl in the videos' folder]"""
+    calibrator: str | None = None
+    """Estimates up where none is given: one of `ucpe evaluate`, such as geocalib."""
     fps: float | None = None
     """Frame rate of the videos, where they are not at hand."""
     xfov: float | None = None
@@ -121,10 +123,21 @@ def _source(name: str, options: MotionOptions) -> Any:
     up_vectors = read_up_vectors(path) if path else {}
     if not CameraBench.recognises(folder):
         return TrajectoryFolder(folder, up_vectors)
-    if path is None:
-        raise ValueError(f"{name}: videos need the up vectors of their first frames: --up FILE, or {beside}")
+    if path is None and options.calibrator is None:
+        raise ValueError(
+            f"{name}: videos need the up vectors of their first frames: --up FILE, or {beside}, or --calibrator NAME"
+        )
     backend = Pycolmap(options.xfov) if options.poses == "pycolmap" else VipeResults(options.results or folder)
-    return CameraBench(folder, backend, up_vectors, options.fps)
+    return CameraBench(folder, backend, up_vectors, options.fps, _up_estimator(options.calibrator))
+
+
+def _up_estimator(name: str | None) -> Any:
+    if name is None:
+        return None
+    from ucpe.evaluation.estimators import EstimatorChoice
+    from ucpe.evaluation.estimators.first_frame import UpOfFirstFrame
+
+    return UpOfFirstFrame(EstimatorChoice(name).calibrator())
 
 
 def _match(options: MatchOptions) -> None:

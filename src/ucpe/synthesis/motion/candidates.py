@@ -72,11 +72,21 @@ class MotionSource(Protocol):
         """What determines the trajectory of an entry, plain enough for JSON."""
 
 
+class UpEstimator(Protocol):
+    """A single-image calibration that finds the up direction."""
+
+    name: str
+
+    def up(self, video: Path) -> Sequence[float]:
+        """Up direction (3,) of a video's first frame in its camera's frame; ValueError says why there is none."""
+
+
 class CameraBench:
     """Perspective videos with text labels: .jsonl files in a folder, one object a video, and the videos below it.
 
     Each object has `path` (or `video`, `file_name`), `labels` (texts) and `caption`; `train.jsonl` and `test.jsonl`
-    are the splits. Poses come from a backend, the up direction of the first frame from `read_up_vectors`.
+    are the splits. Poses come from a backend, the up direction of the first frame from `read_up_vectors`, or from a
+    calibrator where there is none.
     """
 
     exact = False
@@ -87,8 +97,10 @@ class CameraBench:
         poses: PoseBackend,
         up_vectors: dict[str, Sequence[float]],
         fps: float | None = None,
+        calibrator: UpEstimator | None = None,
     ):
         self.folder, self.backend, self.up_vectors, self.fps = Path(folder), poses, up_vectors, fps
+        self.calibrator = calibrator
         self.name = self.folder.resolve().name
 
     @staticmethod
@@ -107,16 +119,22 @@ class CameraBench:
         return list(found.values())
 
     def trajectory(self, entry: Entry) -> Trajectory:
-        """The backend's poses with the given up direction."""
-        if entry.name not in self.up_vectors:
+        """The backend's poses with the up direction given, or estimated."""
+        up = self.up_vectors.get(entry.name)
+        if up is None and self.calibrator is not None and entry.file is not None:
+            up = self.calibrator.up(entry.file)
+        if up is None:
             raise ValueError("no up vector")
         motion = self.backend.poses(entry.name, entry.file, self.fps)
-        return motion.gravity_aligned(self.up_vectors[entry.name], in_first_camera=True)
+        return motion.gravity_aligned(up, in_first_camera=True)
 
     def describe(self, entry: Entry) -> list[Any]:
-        """Where its poses come from, frame rate and up vector."""
+        """Where its poses come from, frame rate and up vector, or what estimates it."""
         poses = self.backend.describe(entry.name, entry.file)
-        return [self.backend.name, poses, self.fps, self.up_vectors.get(entry.name)]
+        up: Any = self.up_vectors.get(entry.name)
+        if up is None and self.calibrator is not None and entry.file is not None:
+            up = [self.calibrator.name, file_stamp(entry.file)]
+        return [self.backend.name, poses, self.fps, up]
 
 
 class TrajectoryFolder:

@@ -1,0 +1,27 @@
+"""A calibrator's up direction of a video's first frame, as motions that are to be aligned with gravity need it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from ucpe.evaluation.estimators.base import Calibrator, Clip, EstimationFailure
+from ucpe.video import read_frames
+
+
+class UpOfFirstFrame:
+    """Asks a calibrator about the first frame alone; `ucpe match motions --calibrator NAME`."""
+
+    def __init__(self, calibrator: Calibrator):
+        self.calibrator, self.name = calibrator, calibrator.name
+
+    def up(self, video: Path) -> Sequence[float]:
+        """Unit up direction (3,) in the frame of the first camera (x right, y down, z forward)."""
+        try:
+            found = self.calibrator.estimate(Clip(video.stem, read_frames(video, frames=1), np.zeros(1)))
+        except EstimationFailure as failure:
+            raise ValueError(f"no up vector: {failure}") from None
+        pitch, roll = np.radians([found.pitch[0], found.roll[0]])
+        return [-np.cos(pitch) * np.sin(roll), -np.cos(pitch) * np.cos(roll), np.sin(pitch)]
