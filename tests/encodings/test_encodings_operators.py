@@ -335,6 +335,9 @@ class TestBadInput:
             Operator.stack([wide, camera_operator("ucpe", lens, poses(1), 2, 3, 32)])
         with pytest.raises(ValueError, match="differ"):
             Operator.stack([wide, camera_operator("ucpe", lens, poses(1), 2, 3, 16, rope=False)])
+        for join in (Operator.stack, Operator.cat):
+            with pytest.raises(ValueError, match="no operators"):
+                join([])
 
     def test_large_translations_warn(self, poses):
         with pytest.warns(UserWarning, match="near-plane depth"):

@@ -290,7 +290,7 @@ def _warn_of_large_translations(c2w: Tensor) -> None:
 
 def check_anchors(operators: Sequence[Operator]) -> None:
     """Raise ValueError unless all operators see the same world."""
-    first = operators[0].anchor
+    first = operators[0].anchor if operators else None
     for other in (operator.anchor for operator in operators[1:]):
         if first is other:
             continue
@@ -308,6 +308,8 @@ def _same_pose(first: Tensor, other: Tensor) -> bool:
 
 
 def _join(operators: Sequence[Operator], join: Any, *, shared_tokens: bool) -> Operator:
+    if not operators:
+        raise ValueError("there are no operators to join")
     first = operators[0]
     for operator in operators[1:]:
         for name in ("head_dim", "tokens_per_block", "transforms_value"):
