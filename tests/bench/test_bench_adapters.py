@@ -30,6 +30,7 @@ from ucpe.bench.adapter_results import LOSS, assemble, markdown
 from ucpe.bench.adapters import Benchmark, Folders, run_benchmark
 from ucpe.bench.runs import Record
 from ucpe.evaluation.report.quoted import quoted_rows
+from ucpe.generation import desk
 from ucpe.lenses import FAMILIES
 from ucpe.training.recipes import RECIPES
 from ucpe.trajectories import Trajectory
@@ -193,14 +194,15 @@ def test_a_given_base_is_used_as_it_is(folders, continued, tmp_path):
 def test_only_a_decoder_of_the_same_latents_is_accepted(tmp_path):
     from diffusers import AutoencoderKLWan
 
-    from ucpe.generation import desk
-
     vae = AutoencoderKLWan.from_pretrained(desk.WEIGHTS / "vae")
     generated_videos.check_same_latents(vae, vae, tmp_path)
     other = AutoencoderKLWan.from_pretrained(desk.WEIGHTS / "vae")
     torch.nn.init.normal_(other.encoder.conv_in.weight)
     with pytest.raises(ValueError, match="another encoder"):
         generated_videos.check_same_latents(vae, other, tmp_path)
+    scaled = AutoencoderKLWan.from_pretrained(desk.WEIGHTS / "vae", latents_std=[9.0] * vae.config.z_dim)
+    with pytest.raises(ValueError, match="cannot decode them"):
+        generated_videos.check_same_latents(vae, scaled, tmp_path)
 
 
 def test_the_constant_guess_is_right_only_where_cameras_agree():
@@ -295,6 +297,7 @@ def test_everything_a_worker_process_needs_can_be_sent_to_it(folders):
         ({"autoencoder": Path("nowhere")}, "no autoencoder in nowhere"),
         ({"decoder": Path("nowhere")}, "no decoder in nowhere"),
         ({"shards": 0}, "shards"),
+        ({"base": Path("base"), "autoencoder": desk.WEIGHTS / "vae"}, "not both"),
     ],
 )
 def test_impossible_requests_raise_before_anything_is_made(change, message, folders, tmp_path):

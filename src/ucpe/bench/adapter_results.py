@@ -75,7 +75,7 @@ def markdown(results: dict[str, Any]) -> str:
     lines = [
         "# Controlled generation by camera adapter",
         "",
-        f"{about_base(results)} Each contestant: {benchmark['steps']} steps on it, frozen, {rates}, "
+        f"{about_base(results)} Each contestant: {benchmark['steps']} steps on it, {rates}, "
         f"{benchmark['seeds']} seed(s), {results.get('clips', 0)} clips; {benchmark['videos']} held-out cameras. "
         f"{len(finished)} of {len(results['runs'])} runs done, {hours:.2f} hours of training by the clock, each on one "
         f"core of {machine.get('processor', 'an unnamed machine')}.",
@@ -122,6 +122,8 @@ def notes(results: dict[str, Any]) -> list[str]:
         "pitch, roll and lens, and no motion.",
         "- Rows marked (quoted) are the paper's, measured by its authors on a 1.3 B model with other estimators, other "
         "videos and another protocol: compare orders, not numbers. " + RADIANS_NOTE,
+        "- The base stays frozen under UCPE, PRoPE and GTA; ReCamMaster also trains its self-attention, CameraCtrl all "
+        "of it.",
         "- FVD, FID, CLIP, k1 and k2 are not measured here.",
         "",
     ]

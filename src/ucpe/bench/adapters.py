@@ -260,6 +260,8 @@ def check(benchmark: Benchmark, folders: Folders) -> None:
         raise ValueError(f"{folders.held_out} holds {there} desk clips, too few for {benchmark.videos} videos")
     if folders.shards is not None and folders.shards < 1:
         raise ValueError(f"shards must be at least 1, got {folders.shards}")
+    if folders.base is not None and folders.autoencoder is not None:
+        raise ValueError("a given base brings its own autoencoder: name --base or --autoencoder, not both")
     if folders.base is not None:
         index = json.loads((find_folder(str(folders.base)) / "model_index.json").read_text())
         if not index.get("expand_timesteps"):

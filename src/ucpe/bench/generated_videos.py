@@ -135,12 +135,14 @@ def with_decoder(pipe: CameraPipeline, decoder: Path) -> CameraPipeline:
 
 
 def check_same_latents(first: Any, second: Any, name: Path) -> None:
-    """ValueError unless the encoders of two autoencoders agree, up to half precision."""
+    """ValueError unless encoders and latent statistics of two autoencoders agree, up to half precision."""
     held, others = (
         {key: value.float() for key, value in vae.state_dict().items() if key.startswith(("encoder.", "quant_conv."))}
         for vae in (first, second)
     )
-    same = held.keys() == others.keys() and all(
+    same = all(getattr(first.config, name) == getattr(second.config, name) for name in ("latents_mean", "latents_std"))
+    same = same and held.keys() == others.keys()
+    same = same and all(
         value.shape == others[key].shape and torch.allclose(value, others[key], rtol=2e-3, atol=1e-4)
         for key, value in held.items()
     )

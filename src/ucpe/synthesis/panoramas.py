@@ -251,9 +251,9 @@ class _Sampler:
         x, y = layer.pixels
         wanted = (rotation.tobytes(), cube, width, height, *place)
         if layer.mapped != wanted:
-            layer.mapped = wanted
             to_pixels: Any = sphere.map_equi_angular if cube else sphere.map_equirectangular
             layer.edge_count = to_pixels(layer.rays, rotation, width, height, *place, reach, x, y, layer.edges)
+            layer.mapped = wanted
         values = self._buffer(("values", x.shape, picture.shape[2:]), x.shape + picture.shape[2:], np.uint8, 0)
         cv2.remap(picture, x, y, cv2.INTER_LANCZOS4 if self.lanczos else cv2.INTER_LINEAR, dst=values)
         flat = values.reshape(x.size, -1)

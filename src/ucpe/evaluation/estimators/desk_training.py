@@ -36,10 +36,11 @@ from ucpe.files import atomic_file
 from ucpe.generation import desk
 from ucpe.lenses import UCM
 from ucpe.synthesis.desk_clips import VALIDATION_SEED, DeskClips, load_shard, render_shard
+from ucpe.training.clips import file_fingerprint
 from ucpe.trajectories.rotations import rotation_log
 
 SAME_CELL = 0.995
-"""Cosine between rays above which a turned ray is still inside the cell nearest to it, for every lens."""
+"""Cosine between a turned ray and the nearest cell from which that is its match: half a cell of the widest lens."""
 
 MIRROR = (-1.0, 1.0, 1.0)
 """What a picture flipped left to right does to directions."""
@@ -90,9 +91,10 @@ def train(
             through_autoencoder(shard)
             log(f"{shard.name} is there through the autoencoder")
     torch.manual_seed(settings.seed)
-    calibrator, motion = DeskCalibrator(), DeskMotion()
+    calibrator, motion, training = DeskCalibrator(), DeskMotion(), asdict(settings)
     if initial is not None:
         earlier = load_weights(Path(initial))
+        training["initial"] = earlier[2]["training"]
         calibrator.load_state_dict(earlier[0].state_dict())
         motion.load_state_dict(earlier[1].state_dict())
 
@@ -107,13 +109,14 @@ def train(
     calibrator = fit("calibrator", calibrator, calibration_loss, settings.calibrator_steps, settings.batch)
     floors = floors_of(calibrator.half().float().eval(), motion.half().float().eval(), held_out)
     log(json.dumps(floors))
-    return save_weights(output / "desk_estimators.safetensors", calibrator, motion, floors, asdict(settings))
+    return save_weights(output / "desk_estimators.safetensors", calibrator, motion, floors, training)
 
 
 def through_autoencoder(shard: Path) -> Tensor:
     """Videos (B, N, H, W, 3) uint8 of a shard, encoded and decoded by the desk model; kept in a folder beside it."""
     weights = desk.WEIGHTS / "vae" / "diffusion_pytorch_model.safetensors"
-    path = shard.parent / f"autoencoded-{hashlib.sha256(weights.read_bytes()).hexdigest()[:12]}" / shard.name
+    digest = hashlib.sha256(weights.read_bytes() + file_fingerprint(shard).encode()).hexdigest()
+    path = shard.parent / "autoencoded" / f"{shard.stem}-{digest[:12]}.safetensors"
     if not path.exists():
         from diffusers import AutoencoderKLWan
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from ucpe.evaluation.estimators.base import Calibrator, Clip, EstimationFailure
+from ucpe.training.clips import file_fingerprint
 from ucpe.video import read_frames
 
 
@@ -15,7 +17,7 @@ class UpOfFirstFrame:
     """Asks a calibrator about the first frame alone; `ucpe match motions --calibrator NAME`."""
 
     def __init__(self, calibrator: Calibrator):
-        self.calibrator, self.name = calibrator, calibrator.name
+        self.calibrator = calibrator
 
     def up(self, video: Path) -> Sequence[float]:
         """Unit up direction (3,) in the frame of the first camera (x right, y down, z forward)."""
@@ -25,3 +27,7 @@ class UpOfFirstFrame:
             raise ValueError(f"no up vector: {failure}") from None
         pitch, roll = np.radians([found.pitch[0], found.roll[0]])
         return [-np.cos(pitch) * np.sin(roll), -np.cos(pitch) * np.cos(roll), np.sin(pitch)]
+
+    def describe(self) -> list[Any]:
+        """The calibrator with its settings and weights."""
+        return [self.calibrator.describe(), [file_fingerprint(path) for path in self.calibrator.files("")]]

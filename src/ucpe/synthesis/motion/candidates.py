@@ -75,10 +75,11 @@ class MotionSource(Protocol):
 class UpEstimator(Protocol):
     """A single-image calibration that finds the up direction."""
 
-    name: str
-
     def up(self, video: Path) -> Sequence[float]:
         """Up direction (3,) of a video's first frame in its camera's frame; ValueError says why there is none."""
+
+    def describe(self) -> list[Any]:
+        """What determines the result, plain enough for JSON."""
 
 
 class CameraBench:
@@ -133,7 +134,7 @@ class CameraBench:
         poses = self.backend.describe(entry.name, entry.file)
         up: Any = self.up_vectors.get(entry.name)
         if up is None and self.calibrator is not None and entry.file is not None:
-            up = [self.calibrator.name, file_stamp(entry.file)]
+            up = [*self.calibrator.describe(), file_stamp(entry.file)]
         return [self.backend.name, poses, self.fps, up]
 
 
