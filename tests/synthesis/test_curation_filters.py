@@ -100,9 +100,9 @@ def test_missing_poles_and_flat_pictures(scenes, footage_tools, name):
 def test_marks_are_found_where_they_are_and_nowhere_else(scenes, footage_tools):
     found = {}
     for name, scene in scenes.items():
-        clean = [mark for mark in overlay.find_marks(scene.frames[::2]) if mark.moving_sides >= 3]
+        clean = [mark for mark in overlay.find_marks(scene.frames[::2]) if mark.among_motion]
         logo = [
-            mark for mark in overlay.find_marks(footage_tools.with_logo(scene.frames)[::2]) if mark.moving_sides >= 3
+            mark for mark in overlay.find_marks(footage_tools.with_logo(scene.frames)[::2]) if mark.among_motion
         ]
         found[name] = len(clean), len(logo)
         for mark in logo:
@@ -112,6 +112,23 @@ def test_marks_are_found_where_they_are_and_nowhere_else(scenes, footage_tools):
             )
     assert [clean for clean, _ in found.values()] == [0] * len(scenes)
     assert sum(logo for _, logo in found.values()) >= len(scenes) - 1  # on a striped carpet it merges with the stripes
+
+
+@pytest.mark.parametrize("color", [(250, 250, 250), (20, 20, 250), (20, 250, 20)], ids=["white", "blue", "green"])
+def test_a_plain_logo_is_found_where_it_touches_scenery_that_stays(scenes, color):
+    angles = np.arange(10) * np.pi / 5
+    star = np.stack([np.cos(angles), np.sin(angles)], -1) * np.where(np.arange(10) % 2, 5, 11)[:, None]
+    for name, scene in scenes.items():
+        frames = scene.frames[::2].copy()
+        height, width = frames.shape[1:3]
+        for frame in frames:
+            cv2.fillPoly(frame, [(star + [0.3 * width, 0.62 * height]).round().astype(np.int32)], color)
+        assert any(
+            mark.among_motion
+            and abs((mark.left + mark.right) / 2 - 0.3 * width * overlay.LOOK_HEIGHT / height) < 12
+            and abs((mark.top + mark.bottom) / 2 - 0.62 * overlay.LOOK_HEIGHT) < 12
+            for mark in overlay.find_marks(frames)
+        ), name
 
 
 def test_a_camera_that_stands_still_has_no_overlay(scenes):

@@ -1,7 +1,8 @@
 """Watermarks, logos and subtitles: edges that stay where they are while the scene around them moves.
 
 Far scenery stays too, and so does a person who carries the camera, but it does not lie in the middle of things that
-move. What stays and is not surrounded by motion counts only if RapidOCR can read it.
+move. Two kinds of marks do: groups of edges with motion on three sides, and plain places within a rim of edges, which
+are told from the scenery they touch. What stays elsewhere counts only if RapidOCR can read it.
 """
 
 from __future__ import annotations
@@ -23,10 +24,13 @@ LOOK_HEIGHT = 320
 STEADY = 0.9
 """Share of an edge's strength that must point the same way in all frames."""
 
+STEADY_MARK = 0.95
+"""The same for the edges of a mark together; those of slow scenery come below it."""
+
 MOVING = 3.0
 """Mean change over time in grey levels from which a place moves."""
 
-PASSING = 0.6
+PASSING = 0.7
 """Share of edges' strength that points the same way in all frames, below which they come and go."""
 
 TEXTURE = 1.0
@@ -44,22 +48,31 @@ LARGEST_SIGN = 0.02
 SPREAD = np.ones((5, 9), np.uint8)
 """Neighbourhood in which edges belong to one mark."""
 
-REACH = 7
+REACH = 9
 """Pixels around a mark in which motion is looked for."""
+
+RIM = 5
+"""Pixels around a plain place that the edges which enclose it take."""
+
+SECTORS = 12
+"""Parts of the surroundings of a plain place; a third of them must move."""
+
+LONGEST = 3.0
+"""How many times as long as wide a plain place may be; far ground makes longer ones along the horizon."""
 
 OCR_HEIGHT = 640
 """Height in pixels of the picture in which text is read."""
 
 
 class Mark(NamedTuple):
-    """Something that stays: its box in pixels, how many pixels its edges cover, and how many of its sides move."""
+    """Something that stays: its box and how many pixels it covers, and whether it lies among things that move."""
 
     left: int
     top: int
     right: int
     bottom: int
     area: int
-    moving_sides: int
+    among_motion: bool
 
 
 @dataclass(frozen=True)
@@ -109,7 +122,7 @@ class OverlayCheck(Step):
         frames = clip.frames(self.looks, OCR_HEIGHT)
         marks = find_marks(frames, self.edge, self.smallest_mark)
         pixels = LOOK_HEIGHT * LOOK_HEIGHT * frames.shape[2] / frames.shape[1]
-        share = sum(mark.area for mark in marks if mark.moving_sides >= 3) / pixels
+        share = sum(mark.area for mark in marks if mark.among_motion) / pixels
         text, text_score = "", 0.0
         if marks and self.read_text:
             text, text_score = read_marks(frames, marks, self.lowest_text_score)
@@ -143,33 +156,19 @@ def find_marks(
     import cv2
 
     size = (round(frames.shape[2] * LOOK_HEIGHT / frames.shape[1]), LOOK_HEIGHT)
-    grey = np.stack(
-        [cv2.resize(cv2.cvtColor(frame, cv2.COLOR_RGB2GRAY), size, interpolation=cv2.INTER_AREA) for frame in frames]
-    )
-    grey = grey.astype(np.float32)
-    along = np.stack([cv2.Sobel(picture, cv2.CV_32F, 1, 0, scale=0.25) for picture in grey])
-    down = np.stack([cv2.Sobel(picture, cv2.CV_32F, 0, 1, scale=0.25) for picture in grey])
-    strength = np.hypot(along, down).mean(0)
-    common = np.hypot(along.mean(0), down.mean(0))
-    steady = (common > edge) & (common > STEADY * strength)
-    change = grey.std(0)
+    small = np.stack([cv2.resize(frame, size, interpolation=cv2.INTER_AREA) for frame in frames]).astype(np.float32)
+    change = _over_colors(small.std(0))
     if (change > MOVING).mean() < 0.1:
         return []
-    grown = cv2.dilate(steady.astype(np.uint8), SPREAD)
-    count, labels, facts, _ = cv2.connectedComponentsWithStats(grown)
-    marks = []
-    for label in range(1, count):
-        left, top, wide, high, _ = facts[label].tolist()
-        place = np.s_[top : top + high, left : left + wide]
-        own = labels[place] == label
-        area = int((own & steady[place]).sum())
-        if area >= smallest * steady.size:
-            box = (left, top, left + wide, top + high)
-            inside = left > 0 and top > 0 and left + wide < size[0] and top + high < size[1]
-            covered = _inside(own) if inside and wide * high < LARGEST_SIGN * steady.size else area
-            scenery = wide * high > LARGEST_MARK * steady.size or max(area, covered) < DENSITY * wide * high
-            marks.append(Mark(*box, area, 0 if scenery else _moving_sides(common, strength, box)))
-    return marks
+    along = np.stack([cv2.Sobel(picture, cv2.CV_32F, 1, 0, scale=0.25) for picture in small])
+    down = np.stack([cv2.Sobel(picture, cv2.CV_32F, 0, 1, scale=0.25) for picture in small])
+    strength = _over_colors(np.hypot(along, down).mean(0))
+    common = _over_colors(np.hypot(along.mean(0), down.mean(0)))
+    steady = (common > edge) & (common > STEADY * strength)
+    groups = _groups_of_edges(steady, common, strength)
+    places = _enclosed_places(steady, common, strength, change)
+    alone = [place for place in places if not any(group.among_motion and _overlap(place, group) for group in groups)]
+    return [mark for mark in groups + alone if mark.area >= smallest * steady.size]
 
 
 def read_marks(
@@ -177,7 +176,10 @@ def read_marks(
     marks: list[Mark],
     lowest_score: float = 0.7,
 ) -> tuple[str, float]:
-    """Text in what stays, and its confidence; ("", 0) if there is none. Only the marks are shown, over time."""
+    """Text in what stays, and its confidence; ("", 0) if there is none. Only the marks are shown, over time.
+
+    The reader sees overlapping squares, as it reduces what is wider.
+    """
     import cv2
 
     picture = np.median(frames, axis=0).astype(np.uint8)
@@ -189,13 +191,19 @@ def read_marks(
         shown[top:bottom, left:right] = picture[top:bottom, left:right]
     if scale < 2:
         shown = cv2.resize(shown, None, fx=2 / scale, fy=2 / scale, interpolation=cv2.INTER_CUBIC)
-    found = _reader()(np.ascontiguousarray(shown[..., ::-1]), use_cls=False)
-    lines = [
-        (text, float(score))
-        for text, score in zip(found.txts or (), found.scores or ())
+    side = shown.shape[0]
+    lines: dict[str, float] = {}
+    for left in range(0, max(shown.shape[1] - side // 2, 1), side // 2):
+        part = shown[:, left : left + side, ::-1]
+        if (part != part[0, 0]).any():
+            found = _reader()(np.ascontiguousarray(part), use_cls=False)
+            lines |= dict(zip(found.txts or (), map(float, found.scores or ())))
+    lines = {
+        text: score
+        for text, score in lines.items()
         if score >= lowest_score and sum(letter.isalnum() for letter in text) >= 3
-    ]
-    return " / ".join(text for text, _ in lines), max((score for _, score in lines), default=0.0)
+    }
+    return " / ".join(lines), max(lines.values(), default=0.0)
 
 
 def classify(options: OverlayCheck, clip: Clip) -> float:
@@ -223,15 +231,97 @@ def classify(options: OverlayCheck, clip: Clip) -> float:
     return float(np.mean(scores))
 
 
+def _over_colors(
+    values: np.ndarray,  # (H, W, 3)
+) -> np.ndarray:
+    return np.sqrt((values**2).mean(-1))
+
+
+def _groups_of_edges(steady: np.ndarray, common: np.ndarray, strength: np.ndarray) -> list[Mark]:
+    """Steady edges that are close to each other; among motion if it is on three sides of them."""
+    import cv2
+
+    height, width = steady.shape
+    count, labels, facts, _ = cv2.connectedComponentsWithStats(cv2.dilate(steady.astype(np.uint8), SPREAD))
+    marks = []
+    for label in range(1, count):
+        left, top, wide, high, _ = facts[label].tolist()
+        place = np.s_[top : top + high, left : left + wide]
+        own = labels[place] == label
+        edges = own & steady[place]
+        area = int(edges.sum())
+        box = (left, top, left + wide, top + high)
+        inside = left > 0 and top > 0 and left + wide < width and top + high < height
+        covered = _inside(own) if inside and wide * high < LARGEST_SIGN * steady.size else area
+        scenery = wide * high > LARGEST_MARK * steady.size or max(area, covered) < DENSITY * wide * high
+        stays = common[place][edges].sum() > STEADY_MARK * strength[place][edges].sum()
+        marks.append(Mark(*box, area, bool(stays and not scenery and _moving_sides(common, strength, box) >= 3)))
+    return marks
+
+
+def _enclosed_places(steady: np.ndarray, common: np.ndarray, strength: np.ndarray, change: np.ndarray) -> list[Mark]:
+    """Places without edges within a rim of steady ones, that change half as much as what moves around them or less."""
+    import cv2
+
+    count, labels, facts, _ = cv2.connectedComponentsWithStats((~steady).astype(np.uint8), connectivity=4)
+    reach, (height, width) = RIM + REACH + 2, steady.shape
+    marks = []
+    for label in range(1, count):
+        left, top, wide, high, area = facts[label].tolist()
+        right, bottom = left + wide, top + high
+        if wide * high > LARGEST_SIGN * steady.size or max(wide, high) > LONGEST * min(wide, high) or area < 2 * RIM**2:
+            continue
+        if left == 0 or top == 0 or right == width or bottom == height:
+            continue
+        around = np.s_[max(top - reach, 0) : bottom + reach, max(left - reach, 0) : right + reach]
+        own = _filled(labels[around] == label)
+        away = cv2.distanceTransform(1 - own, cv2.DIST_L2, 3)
+        rim, ring = (away > 0) & (away <= RIM / 2), (away > RIM) & (away <= RIM + REACH)
+        stays = common[around][rim].sum() > STEADY_MARK * strength[around][rim].sum()
+        changes_less = np.median(change[around][own > 0]) < 0.5 * np.median(change[around][ring])
+        among_motion = _moving_sectors(common[around], strength[around], own, ring) >= SECTORS / 3
+        if stays and changes_less and among_motion:
+            marks.append(Mark(left - RIM, top - RIM, right + RIM, bottom + RIM, int((away <= RIM / 2).sum()), True))
+    return marks
+
+
+def _overlap(first: Mark, second: Mark) -> bool:
+    return (
+        first.left < second.right
+        and second.left < first.right
+        and first.top < second.bottom
+        and second.top < first.bottom
+    )
+
+
+def _filled(
+    shape: np.ndarray,  # (h, w) bool
+) -> np.ndarray:
+    """All (h, w) uint8 within the outer contour."""
+    import cv2
+
+    contours, _ = cv2.findContours(shape.astype(np.uint8), cv2.RETR_EXTERNAL, cv2.CHAIN_APPROX_NONE)
+    return cv2.drawContours(np.zeros(shape.shape, np.uint8), contours, -1, 1, cv2.FILLED)
+
+
 def _inside(
     grown: np.ndarray,  # (h, w) bool
 ) -> int:
     """Pixels within the outer contour of edges that were grown by `SPREAD`."""
     import cv2
 
-    contours, _ = cv2.findContours(grown.astype(np.uint8), cv2.RETR_EXTERNAL, cv2.CHAIN_APPROX_NONE)
-    filled = cv2.drawContours(np.zeros(grown.shape, np.uint8), contours, -1, 1, cv2.FILLED)
-    return int(cv2.erode(filled, SPREAD, borderType=cv2.BORDER_CONSTANT, borderValue=0).sum())
+    return int(cv2.erode(_filled(grown), SPREAD, borderType=cv2.BORDER_CONSTANT, borderValue=0).sum())
+
+
+def _moving_sectors(common: np.ndarray, strength: np.ndarray, own: np.ndarray, ring: np.ndarray) -> int:
+    """In how many directions from a place edges come and go in the ring around it."""
+    middle = np.argwhere(own).mean(0)
+    down, along = (np.argwhere(ring) - middle).T
+    sector = ((np.arctan2(down, along) / (2 * np.pi) + 0.5) * SECTORS).astype(int) % SECTORS
+    texture = np.bincount(sector, strength[ring], SECTORS)
+    stays = np.bincount(sector, common[ring], SECTORS)
+    pixels = np.bincount(sector, minlength=SECTORS)
+    return int(((texture > TEXTURE * pixels) & (stays < PASSING * texture)).sum())
 
 
 def _moving_sides(common: np.ndarray, strength: np.ndarray, box: tuple[int, int, int, int]) -> int:
