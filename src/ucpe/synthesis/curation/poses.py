@@ -37,9 +37,18 @@ PARALLAX_PERCENTILE = 85
 """Percentile of what a rotation leaves of the matches' motion that counts as the parallax of two frames: people who
 walk past a standing camera move fewer matches than this."""
 
-FEATURE_ERROR = 0.2
+FEATURE_ERROR = 0.1
 """Pixels by which a feature is usually found beside its place; in the last adjustment, others count the less the more
 they are off."""
+
+PATCH = 15
+"""Side in pixels of the picture around a feature that is looked for again, to say exactly where the feature is."""
+
+LARGEST_CORRECTION = 1.5
+"""Pixels from where a feature was found to where it is then said to be; beyond, it is another."""
+
+LARGEST_RETURN = 0.3
+"""Pixels by which a feature that is looked for in another frame, and from there in its own, may miss its place."""
 
 
 @dataclass(frozen=True)
@@ -125,10 +134,10 @@ class SphericalMapper:
         sift = cv2.SIFT_create(self.features, contrastThreshold=CONTRAST)  # type: ignore[attr-defined]
         found, descriptors = sift.detectAndCompute(padded, None)
         if not found:
-            return Features(np.zeros((0, 2)), np.zeros((0, 128), np.uint8))
+            return Features(np.zeros((0, 2)), np.zeros((0, 128), np.uint8), padded)
         pixels = np.array([point.pt for point in found], np.float64) + np.array([0.5 - SEAM, 0.5])
         inside = (pixels[:, 0] >= 0) & (pixels[:, 0] < width)
-        return Features(pixels[inside], descriptors[inside].astype(np.uint8))
+        return Features(pixels[inside], descriptors[inside].astype(np.uint8), padded)
 
 
 class Features(NamedTuple):
@@ -136,6 +145,7 @@ class Features(NamedTuple):
 
     pixels: np.ndarray  # (M, 2), the centre of the first pixel at (0.5, 0.5)
     descriptors: np.ndarray  # (M, 128) uint8
+    picture: np.ndarray  # (H, W + 2 SEAM) uint8, grey
 
 
 class _Placed(NamedTuple):
@@ -224,6 +234,8 @@ class _Job:
         for number, reconstruction in enumerate(self._mapped(component)):
             self._localise(reconstruction)
             if self.options.refine:
+                self._adjust(reconstruction)
+                self._pinpoint(reconstruction)
                 self._adjust(reconstruction)
             reconstruction.update_point_3d_errors()
             placed += _poses(reconstruction, (group, number), self.pixel)
@@ -352,6 +364,36 @@ class _Job:
         with _quiet(colmap):
             colmap.create_default_bundle_adjuster(options, everything, reconstruction).solve()
 
+    def _pinpoint(self, reconstruction: Any) -> None:
+        """Move features of a map to where the picture around that in the middle of their track is seen again.
+
+        Where it is not, they leave the map, unless that would be more than half of a frame's.
+        """
+        again: dict[tuple[int, int], list[tuple[int, int]]] = {}
+        for point in reconstruction.points3D.values():
+            track = sorted((element.image_id - 1, element.point2D_idx) for element in point.track.elements)
+            own, feature = track.pop(len(track) // 2)
+            for frame, other in track:
+                again.setdefault((own, frame), []).append((feature, other))
+        lost: dict[int, list[int]] = {}
+        for (own, frame), pairs in again.items():
+            features, others = np.array(pairs).T
+            places, seen = _seen_again(
+                self.seen[own].picture,
+                self.seen[frame].picture,
+                self.seen[own].pixels[features],
+                self.seen[frame].pixels[others],
+            )
+            points = reconstruction.image(frame + 1).points2D
+            for other, place in zip(others[seen].tolist(), places[seen]):
+                points[other].xy = place
+            lost.setdefault(frame, []).extend(others[~seen].tolist())
+        for frame, gone in lost.items():
+            if 2 * len(gone) <= reconstruction.image(frame + 1).num_points3D:
+                for feature in gone:
+                    if reconstruction.image(frame + 1).points2D[feature].has_point3D():
+                        reconstruction.delete_observation(frame + 1, feature)
+
     def _pairs(self) -> list[tuple[int, int]]:
         """Keyframes to be matched with each other."""
         count = len(self.keyframes)
@@ -429,6 +471,31 @@ def fit_rotation(
         rotation = left @ np.diag([1, 1, np.linalg.det(left @ right)]) @ right
         weights = 1 / np.maximum(np.linalg.norm(before @ rotation.T - after, axis=1), 1e-6)
     return rotation
+
+
+def _seen_again(
+    first: np.ndarray,  # (H, W + 2 SEAM) uint8
+    second: np.ndarray,  # (H, W + 2 SEAM) uint8
+    before: np.ndarray,  # (M, 2) pixels without the seam
+    after: np.ndarray,  # (M, 2) about where they are in the second picture
+) -> tuple[np.ndarray, np.ndarray]:
+    """Exact places (M, 2) in the second picture, and which (M,) can be believed."""
+    import cv2
+
+    shift = np.array([SEAM - 0.5, -0.5])
+    start, guess = ((pixels + shift).astype(np.float32) for pixels in (before, after))
+    options: dict[str, Any] = {
+        "winSize": (PATCH, PATCH),
+        "maxLevel": 0,
+        "criteria": (cv2.TERM_CRITERIA_EPS | cv2.TERM_CRITERIA_COUNT, 30, 0.003),
+        "flags": cv2.OPTFLOW_USE_INITIAL_FLOW,
+    }
+    there, found, _ = cv2.calcOpticalFlowPyrLK(first, second, start, guess.copy(), **options)
+    back, returned, _ = cv2.calcOpticalFlowPyrLK(second, first, there, start.copy(), **options)
+    seen = (found[:, 0] > 0) & (returned[:, 0] > 0)
+    seen &= np.linalg.norm(there - guess, axis=1) < LARGEST_CORRECTION
+    seen &= np.linalg.norm(back - start, axis=1) < LARGEST_RETURN
+    return there.astype(np.float64) - shift, seen
 
 
 def _add_frame(colmap: Any, reconstruction: Any, frame: int, seen: Features, pose: Any) -> None:

@@ -44,7 +44,7 @@ class DepthOptions:
     """Pixels that a reliable pixel moves at least because the camera moves."""
     epipole: float = 8.0
     """Degrees around the direction of motion, and its opposite, where nothing is measured: nothing moves there."""
-    tolerance: float = 1.0
+    tolerance: float = 0.5
     """Pixels by which flow there and back, or flow and epipolar line, may differ."""
     smallest_share: float = 0.05
     """Share of pixels that must be reliable for a frame to count."""
@@ -109,10 +109,9 @@ def depth_of(
         along < np.cos(np.radians(options.epipole))
     )
     moving = parallax > options.smallest_parallax * pixel
-    reliable = consistent & moving
-    if reliable.mean() < options.smallest_share:
+    if (consistent & moving).mean() < options.smallest_share:
         return np.full_like(depth, np.nan)
-    return np.where(consistent & ~moving, np.nan, nearest_known(depth, reliable))
+    return nearest_known(np.where(moving, depth, np.nan), consistent)
 
 
 def nearest_known(
