@@ -101,9 +101,7 @@ def test_marks_are_found_where_they_are_and_nowhere_else(scenes, footage_tools):
     found = {}
     for name, scene in scenes.items():
         clean = [mark for mark in overlay.find_marks(scene.frames[::2]) if mark.among_motion]
-        logo = [
-            mark for mark in overlay.find_marks(footage_tools.with_logo(scene.frames)[::2]) if mark.among_motion
-        ]
+        logo = [mark for mark in overlay.find_marks(footage_tools.with_logo(scene.frames)[::2]) if mark.among_motion]
         found[name] = len(clean), len(logo)
         for mark in logo:
             assert (
@@ -122,7 +120,7 @@ def test_a_plain_logo_is_found_where_it_touches_scenery_that_stays(scenes, color
         frames = scene.frames[::2].copy()
         height, width = frames.shape[1:3]
         for frame in frames:
-            cv2.fillPoly(frame, [(star + [0.3 * width, 0.62 * height]).round().astype(np.int32)], color)
+            cv2.fillPoly(frame, [(star + np.array([0.3 * width, 0.62 * height])).round().astype(np.int32)], color)
         assert any(
             mark.among_motion
             and abs((mark.left + mark.right) / 2 - 0.3 * width * overlay.LOOK_HEIGHT / height) < 12

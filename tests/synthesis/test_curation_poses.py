@@ -6,13 +6,14 @@ import stat
 import sys
 import textwrap
 
+import cv2
 import numpy as np
 import pytest
 import torch
 from scipy.spatial.transform import Rotation
 
 from ucpe.lenses import Equirectangular
-from ucpe.synthesis.curation.poses import SphericalMapper, fit_rotation, match_features
+from ucpe.synthesis.curation.poses import SEAM, SphericalMapper, _seen_again, fit_rotation, match_features
 from ucpe.synthesis.curation.stella import StellaVSLAM
 from ucpe.synthesis.worlds import World, render_clip
 from ucpe.trajectories import Trajectory, alignment_error, umeyama
@@ -136,6 +137,22 @@ def test_matches_are_mutual_and_clear():
     found = match_features(first, second, 0.8)
     assert sorted(map(tuple, found)) == [(20 + n, n) for n in range(20)]
     assert match_features(first[:1], second, 0.8).shape == (0, 2)
+
+
+def test_features_are_put_where_their_picture_is_seen_again():
+    picture = cv2.GaussianBlur(np.random.default_rng(0).uniform(0, 255, (96, 160 + 2 * SEAM)), (0, 0), 2)
+    picture = cv2.normalize(picture, None, 0, 255, cv2.NORM_MINMAX)
+    shift = np.array([1.3, -0.6])
+    moved = cv2.warpAffine(picture, np.hstack([np.eye(2), shift[:, None]]), picture.shape[::-1], flags=cv2.INTER_CUBIC)
+    moved[:, :64] = picture[::-1, -64:]
+    before = np.stack(np.meshgrid(np.arange(20.0, 150, 10), np.arange(20.0, 80, 10)), -1).reshape(-1, 2)
+    guess = before + shift + np.random.default_rng(1).uniform(-0.6, 0.6, before.shape)
+    there, seen = _seen_again(picture.round().astype(np.uint8), moved.round().astype(np.uint8), before, guess)
+    same = before[:, 0] > 64 - SEAM + 10
+    assert seen[same].all() and not seen[before[:, 0] < 64 - SEAM - 10].any()
+    assert np.abs(there - before - shift)[same].max() < 0.1
+    far_off = _seen_again(picture.round().astype(np.uint8), moved.round().astype(np.uint8), before, guess + 5)
+    assert not (far_off[1] & (np.abs(far_off[0] - before - shift).max(1) > 0.1)).any()
 
 
 def test_rotation_is_found_among_outliers():

@@ -29,6 +29,7 @@ SHOTS = {
     "forward, outdoors": (World.sample(3, "outdoor"), Trajectory.dolly(LENS, 1.0, frames=13)),
     "sideways, indoors": (World.sample(4, "indoor"), Trajectory.truck(LENS, 0.6, frames=13)),
     "turning, outdoors": (World.sample(12, "outdoor"), Trajectory.arc(LENS, 60, radius=1.0, frames=13)),
+    "upwards, outdoors": (World.sample(9401, "outdoor"), Trajectory.pedestal(LENS, 0.3, frames=13)),
     "slowly upwards, indoors": (World.sample(8, "indoor"), Trajectory.pedestal(LENS, 0.3, frames=13)),
 }
 
@@ -69,6 +70,26 @@ def test_depth_around_the_epipoles_is_filled_from_around_them():
     along = np.abs(sphere_directions(HEIGHT, WIDTH)[..., 1]) > np.cos(np.radians(OPTIONS.epipole))
     assert np.isfinite(depth[along]).all()
     assert np.median(np.abs(depth / truth[0] - 1)[along]) < 0.1
+
+
+def test_a_sky_whose_flow_is_noise_stays_too_far_to_tell():
+    """Else it would take the depth of the horizon, and the 25th percentile would move."""
+    directions = sphere_directions(90, 180)
+    sky = directions[..., 1] < 0.02
+    noise = np.random.default_rng(0).random(sky.shape) < 0.3
+
+    def seen_from(height, climb):
+        depth = np.where(sky, 1e9, height / np.maximum(directions[..., 1], 1e-9))
+        return normalise(directions * depth[..., None] + [0, climb, 0])
+
+    there, back = seen_from(1.0, 0.2), seen_from(1.2, -0.2)
+    there[sky & noise] = normalise(there[sky & noise] + [0.2, 0, 0.1])
+    motion = np.eye(4)
+    motion[1, 3] = -0.2
+    flows = iter((there, back))
+    depth = depth_of(*np.zeros((2, 90, 180, 3), np.uint8), motion, lambda first, second: next(flows), OPTIONS)
+    assert np.isnan(depth[:43]).all()
+    assert depth[55:80] == pytest.approx(1 / directions[55:80, :, 1], rel=0.02)
 
 
 def test_what_is_unknown_takes_the_nearest_value_over_the_seam():
