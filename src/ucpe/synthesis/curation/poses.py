@@ -33,9 +33,12 @@ STARTS = 3
 LARGEST_PARALLAX = 10.0
 """Pixels beyond which more parallax does not make two keyframes a better start of a map."""
 
-PARALLAX_PERCENTILE = 85
-"""Percentile of what a rotation leaves of the matches' motion that counts as the parallax of two frames: people who
-walk past a standing camera move fewer matches than this."""
+PARALLAX_PERCENTILE = 90
+"""Percentile, of what a rotation leaves of the matches' motion in one direction, that counts as its parallax."""
+
+HEADINGS = 8
+"""Directions around the vertical in which parallax is looked for. It counts if it is in half of them: where the camera
+moves, all around it does, and people who walk past a standing one are in few."""
 
 FEATURE_ERROR = 0.1
 """Pixels by which a feature is usually found beside its place; in the last adjustment, others count the less the more
@@ -203,8 +206,7 @@ class _Job:
 
     def parallax(self, component: list[int]) -> float:
         """Largest parallax in pixels between two keyframes of a component."""
-        motions = [motion for (first, _), motion in self.motions.items() if first in component]
-        return max(float(np.percentile(motion.parallax, PARALLAX_PERCENTILE)) for motion in motions)
+        return max(self._parallax_around(pair) for pair in self.motions if pair[0] in component)
 
     def turn(self, component: list[int], group: int) -> list[tuple[int, _Placed]]:
         """Poses of a camera that only turns, each frame chained to the keyframe it shares most matches with."""
@@ -423,6 +425,15 @@ class _Job:
         before, after = self.rays[first][matches[:, 0]], self.rays[second][matches[:, 1]]
         parallax = np.linalg.norm(before @ fit_rotation(before, after).T - after, axis=1) / self.pixel
         return _Motion(matches, found["cam2_from_cam1"], parallax)
+
+    def _parallax_around(self, pair: tuple[int, int]) -> float:
+        """Parallax in pixels of two keyframes: the median of that in all directions with enough matches."""
+        motion = self.motions[pair]
+        east, _, north = self.rays[pair[0]][motion.matches[:, 0]].T
+        heading = ((np.arctan2(east, north) / (2 * np.pi) + 0.5) * HEADINGS).astype(int) % HEADINGS
+        around = [motion.parallax[heading == number] for number in range(HEADINGS)]
+        enough = [part for part in around if len(part) >= self.options.minimum_inliers / HEADINGS]
+        return float(np.median([np.percentile(part, PARALLAX_PERCENTILE) for part in enough]))
 
     def _unexplained(self, pair: tuple[int, int]) -> float:
         """How much motion of two keyframes' matches a rotation leaves unexplained: the more, the better a start."""
