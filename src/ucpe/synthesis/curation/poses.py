@@ -33,7 +33,7 @@ STARTS = 3
 LARGEST_PARALLAX = 10.0
 """Pixels beyond which more parallax does not make two keyframes a better start of a map."""
 
-PARALLAX_PERCENTILE = 90
+PARALLAX_PERCENTILE = 95
 """Percentile, of what a rotation leaves of the matches' motion in one direction, that counts as its parallax."""
 
 HEADINGS = 8
