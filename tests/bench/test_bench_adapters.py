@@ -247,7 +247,7 @@ def test_every_contestant_has_the_recipe_of_its_row_and_the_same_terms():
     recipes = [contestant_recipe(one, 300, seed=4) for one in CONTESTANTS.values()]
     assert len({tuple(str(getattr(recipe, name)) for name in same) for recipe in recipes}) == 1
     assert recipes[0].learning_rate == LEARNING_RATE
-    own = contestant_recipe(CONTESTANTS["cameractrl"], 300, own_learning_rate=True)
+    own = contestant_recipe(CONTESTANTS["cameractrl"], 300, learning_rate=None)
     assert own.learning_rate == RECIPES["desk-cameractrl"].learning_rate == pytest.approx(LEARNING_RATE / 10)
     base = base_recipe(700)
     assert (base.adapter, base.train_base, base.steps, base.first_frame) == ("none", True, 700, recipes[0].first_frame)
@@ -326,7 +326,12 @@ def test_the_command_lists_contestants_and_passes_options_on(tmp_path, monkeypat
           "--seeds", "4", "--data", str(tmp_path / "a"), "--own-learning-rates"])  # fmt: skip
     benchmark, where = asked["benchmark"], asked["folders"]
     assert benchmark.contestants[:3] == ("ucpe", "gta", "ucpe-pre") and len(benchmark.contestants) == 8
-    assert (benchmark.seeds, benchmark.steps, benchmark.own_learning_rates) == (4, 100, True)
+    assert (benchmark.seeds, benchmark.steps, benchmark.learning_rate) == (4, 100, None)
     assert (where.output, where.shared) == (tmp_path / "100-steps-own-learning-rates", tmp_path)
     assert (where.data, where.shards, asked["minutes"]) == (tmp_path / "a", None, 5)
     assert "the tables" in capsys.readouterr().out
+    main(["adapters", "-o", str(tmp_path), "--learning-rate", "4e-3"])
+    assert (asked["benchmark"].learning_rate, asked["folders"].output) == (4e-3, tmp_path / "400-steps-rate-0.004")
+    for wrong in (["--learning-rate", "4e-3", "--own-learning-rates"], ["--learning-rate", "-1"]):
+        with pytest.raises(ValueError, match="learning"):
+            main(["adapters", "-o", str(tmp_path), *wrong])

@@ -117,9 +117,12 @@ def base_recipe(steps: int, **changes: Any) -> Recipe:
     return replace(desk_model(), **fields)
 
 
-def contestant_recipe(contestant: Contestant, steps: int, own_learning_rate: bool = False, **changes: Any) -> Recipe:
+def contestant_recipe(
+    contestant: Contestant, steps: int, learning_rate: float | None = LEARNING_RATE, **changes: Any
+) -> Recipe:
     """How a contestant is trained: its recipe at desk size, with what all must have in common.
 
+    Without a learning rate it keeps that of its recipe.
     First frames are given as often as when the base was trained. The base alone has the recipe of UCPE, none of whose
     steps are taken.
     """
@@ -128,7 +131,7 @@ def contestant_recipe(contestant: Contestant, steps: int, own_learning_rate: boo
         **dict(contestant.changes),
         "name": contestant.name,
         "steps": steps,
-        "learning_rate": recipe.learning_rate if own_learning_rate else LEARNING_RATE,
+        "learning_rate": recipe.learning_rate if learning_rate is None else learning_rate,
         "warmup": min(recipe.warmup, steps // 5),
         "first_frame": desk_model().first_frame,
         "validate_every": steps,

@@ -71,7 +71,8 @@ def markdown(results: dict[str, Any]) -> str:
     finished = {name: facts for name, facts in results["runs"].items() if facts is not None}
     absent = [name for name, facts in results["runs"].items() if facts is None]
     hours = sum(facts.get("training_seconds", 0) for facts in finished.values()) / 3600
-    rates = "each with the learning rate of its recipe" if benchmark["own_learning_rates"] else "one learning rate"
+    rate = benchmark["learning_rate"]
+    rates = "each with the learning rate of its recipe" if rate is None else f"learning rate {rate:g}"
     lines = [
         "# Controlled generation by camera adapter",
         "",

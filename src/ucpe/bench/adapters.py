@@ -22,7 +22,14 @@ import torch
 from safetensors import safe_open
 
 from ucpe.bench import generated_videos
-from ucpe.bench.adapter_contestants import CONTESTANTS, MAIN, base_recipe, contestant_recipe, find_contestants
+from ucpe.bench.adapter_contestants import (
+    CONTESTANTS,
+    LEARNING_RATE,
+    MAIN,
+    base_recipe,
+    contestant_recipe,
+    find_contestants,
+)
 from ucpe.bench.adapter_results import assemble, draw, markdown
 from ucpe.bench.encodings import processor
 from ucpe.bench.generated_videos import MODES, PROTOCOL, video_path
@@ -72,8 +79,8 @@ class Benchmark:
     videos: int = 48
     """Held-out cameras that videos are generated and measured for, each in every mode."""
     modes: tuple[str, ...] = tuple(MODES)
-    own_learning_rates: bool = False
-    """Train each contestant with the learning rate of its own recipe instead of one for all."""
+    learning_rate: float | None = LEARNING_RATE
+    """One for all contestants; None for that of each one's own recipe."""
     sample_steps: int | None = None
     """Denoising steps of a video; by default as many as the base says."""
     fields: tuple[tuple[str, Any], ...] = ()
@@ -154,7 +161,7 @@ class Setup:
         return contestant_recipe(
             CONTESTANTS[task.contestant],
             benchmark.steps,
-            benchmark.own_learning_rates,
+            benchmark.learning_rate,
             **{
                 **dict(benchmark.fields),
                 "seed": task.seed,

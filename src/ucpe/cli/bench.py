@@ -154,6 +154,8 @@ class Adapters:
     """Steps of the base. [default: 2500, or 500 if --quick]"""
     videos: int | None = None
     """Held-out cameras, each generated from text and with a given first frame. [default: 48, or 16 if --quick]"""
+    learning_rate: float | None = None
+    """Learning rate of all contestants. [default: 0.001]"""
     own_learning_rates: bool = False
     """The learning rate of each recipe (a tenth for CameraCtrl, as in the paper) instead of one for all."""
     data: Path | None = None
@@ -192,14 +194,19 @@ def adapters(arguments: Sequence[str]) -> None:
     if options.ablations:
         chosen = (*chosen, *(name for name, contestant in CONTESTANTS.items() if contestant.ablation))
     given = {name: getattr(options, name) for name in ("seeds", "steps", "base_steps", "videos")}
+    if options.own_learning_rates and options.learning_rate is not None:
+        raise ValueError("name --learning-rate or --own-learning-rates, not both")
+    if options.learning_rate is not None and not options.learning_rate > 0:
+        raise ValueError(f"a learning rate is positive, got {options.learning_rate:g}")
     benchmark = replace(
         benchmark,
         contestants=chosen,
-        own_learning_rates=options.own_learning_rates,
+        learning_rate=None if options.own_learning_rates else options.learning_rate or benchmark.learning_rate,
         **{name: value for name, value in given.items() if value is not None},
     )
     shared = options.output.resolve()
-    rate = "-own-learning-rates" if options.own_learning_rates else ""
+    rate = "" if options.learning_rate is None else f"-rate-{options.learning_rate:g}"
+    rate = "-own-learning-rates" if options.own_learning_rates else rate
     paths = {name: getattr(options, name) for name in ("data", "held_out", "base", "autoencoder", "decoder")}
     folders = bench.Folders(
         shared / f"{benchmark.steps}-steps{rate}",
