@@ -152,7 +152,7 @@ def find_marks(
     edge: float = 6.0,
     smallest: float = 0.0003,
 ) -> list[Mark]:
-    """Groups of edges that stay in all frames; none if the scene itself stays."""
+    """Groups of edges, and plain places within edges, that stay in all frames; none if the scene itself stays."""
     import cv2
 
     size = (round(frames.shape[2] * LOOK_HEIGHT / frames.shape[1]), LOOK_HEIGHT)
