@@ -184,11 +184,21 @@ def test_when_time_is_over_the_base_keeps_its_steps_and_nothing_else_is_run(fold
 def test_a_given_base_is_used_as_it_is(folders, continued, tmp_path):
     base = next(folders.shared.glob("base-*/model"))
     given = replace(folders, output=tmp_path / "out", shared=tmp_path / "shared", base=base)
-    only = replace(TINY, contestants=("none",), modes=("text",))
+    only = replace(TINY, contestants=("none",), modes=("text",), base_steps=None)
     results = run_benchmark(only, given, workers=1)
     assert results["base"] == {"kind": "given", "trained_with_an_adapter": False}
     assert results["errors"]["text"][METRIC]["none"] == continued[0]["errors"]["text"][METRIC]["none"]
-    assert not list(given.shared.glob("base-*"))
+    assert not given.shared.exists()
+
+
+def test_without_one_the_bundled_base_is_used(folders, tmp_path):
+    where = replace(folders, output=tmp_path / "out", shared=tmp_path / "shared")
+    only = replace(TINY, contestants=("none",), modes=("text",), base_steps=None)
+    results = run_benchmark(only, where, workers=1)
+    assert (results["base"]["kind"], results["base"]["steps"]) == ("bundled", 3000)
+    assert "The base, bundled: 3000 steps without any camera" in (where.output / "results.md").read_text()
+    assert results["runs"]["none/seed-0"] is not None
+    assert [path.name.rpartition("-")[0] for path in where.shared.iterdir()] == ["desk-base"]
 
 
 def test_only_a_decoder_of_the_same_latents_is_accepted(tmp_path):
@@ -240,7 +250,7 @@ def test_better_is_only_said_where_the_interval_says_so():
 
 
 def test_every_contestant_has_the_recipe_of_its_row_and_the_same_terms():
-    assert {name for name in MAIN} == {name for name, one in CONTESTANTS.items() if not one.ablation}
+    assert set(MAIN) < {name for name, one in CONTESTANTS.items() if not one.ablation}
     quoted = {(row.group, row.method) for row in quoted_rows("1")}
     assert {(one.group, one.quoted) for one in CONTESTANTS.values() if one.quoted} == quoted
     same = ("steps", "batch", "learning_rate", "first_frame", "objective", "seed", "weight_decay", "warmup")
@@ -248,9 +258,10 @@ def test_every_contestant_has_the_recipe_of_its_row_and_the_same_terms():
     assert len({tuple(str(getattr(recipe, name)) for name in same) for recipe in recipes}) == 1
     assert recipes[0].learning_rate == LEARNING_RATE
     own = contestant_recipe(CONTESTANTS["cameractrl"], 300, learning_rate=None)
-    assert own.learning_rate == RECIPES["desk-cameractrl"].learning_rate == pytest.approx(LEARNING_RATE / 10)
+    assert own.learning_rate == RECIPES["desk-cameractrl"].learning_rate != LEARNING_RATE
     base = base_recipe(700)
-    assert (base.adapter, base.train_base, base.steps, base.first_frame) == ("none", True, 700, recipes[0].first_frame)
+    assert (base.adapter, base.train_base, base.steps) == ("none", True, 700)
+    assert (base.first_frame, base.objective) == (recipes[0].first_frame, recipes[0].objective)
     assert [one.name for one in find_contestants(("gta", "ucpe", "gta"))] == ["ucpe", "gta"]
     assert CONTESTANTS["gta"].reference == "ucpe" == CONTESTANTS["ucpe-relative"].reference
     assert CONTESTANTS["cameractrl-relative"].reference == "ucpe-relative"
@@ -269,7 +280,7 @@ def test_every_contestant_fits_the_desk_transformer(name):
 def test_a_base_without_first_frames_is_refused(folders, tmp_path):
     (tmp_path / "model_index.json").write_text(json.dumps({"_class_name": "WanPipeline"}))
     with pytest.raises(ValueError, match="takes no first frame"):
-        run_benchmark(TINY, replace(folders, base=tmp_path))
+        run_benchmark(replace(TINY, base_steps=None), replace(folders, base=tmp_path))
 
 
 def test_everything_a_worker_process_needs_can_be_sent_to_it(folders):
@@ -297,7 +308,8 @@ def test_everything_a_worker_process_needs_can_be_sent_to_it(folders):
         ({"autoencoder": Path("nowhere")}, "no autoencoder in nowhere"),
         ({"decoder": Path("nowhere")}, "no decoder in nowhere"),
         ({"shards": 0}, "shards"),
-        ({"base": Path("base"), "autoencoder": desk.WEIGHTS / "vae"}, "not both"),
+        ({"base": Path("base")}, "--base or --base-steps, not both"),
+        ({"base_steps": None, "autoencoder": desk.WEIGHTS / "vae"}, "brings its own autoencoder"),
     ],
 )
 def test_impossible_requests_raise_before_anything_is_made(change, message, folders, tmp_path):
@@ -326,12 +338,16 @@ def test_the_command_lists_contestants_and_passes_options_on(tmp_path, monkeypat
           "--seeds", "4", "--data", str(tmp_path / "a"), "--own-learning-rates"])  # fmt: skip
     benchmark, where = asked["benchmark"], asked["folders"]
     assert benchmark.contestants[:3] == ("ucpe", "gta", "ucpe-pre") and len(benchmark.contestants) == 8
-    assert (benchmark.seeds, benchmark.steps, benchmark.learning_rate) == (4, 100, None)
-    assert (where.output, where.shared) == (tmp_path / "100-steps-own-learning-rates", tmp_path)
+    assert (benchmark.seeds, benchmark.steps, benchmark.learning_rate) == (4, 200, None)
+    assert (where.output, where.shared) == (tmp_path / "200-steps-own-learning-rates", tmp_path)
     assert (where.data, where.shards, asked["minutes"]) == (tmp_path / "a", None, 5)
     assert "the tables" in capsys.readouterr().out
     main(["adapters", "-o", str(tmp_path), "--learning-rate", "4e-3"])
-    assert (asked["benchmark"].learning_rate, asked["folders"].output) == (4e-3, tmp_path / "400-steps-rate-0.004")
+    assert (asked["benchmark"].learning_rate, asked["folders"].output) == (4e-3, tmp_path / "1000-steps-rate-0.004")
+    assert asked["benchmark"].contestants == MAIN
+    main(["adapters", "-o", str(tmp_path), "--all"])
+    chosen = [contestant.name for contestant in find_contestants(asked["benchmark"].contestants)]
+    assert chosen == [name for name, one in CONTESTANTS.items() if not one.ablation]
     for wrong in (["--learning-rate", "4e-3", "--own-learning-rates"], ["--learning-rate", "-1"]):
         with pytest.raises(ValueError, match="learning"):
             main(["adapters", "-o", str(tmp_path), *wrong])

@@ -4,6 +4,7 @@ import socket
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import load_file
 
 from ucpe.evaluation.estimators.base import Clip
 from ucpe.evaluation.estimators.desk import DeskMotionEstimator
@@ -31,6 +32,22 @@ def test_the_desk_model_is_small_and_says_what_it_is(pipe):
     assert not any('"_name_or_path"' in config for config in configs), "a path of the machine that trained it"
     parts = (pipe.pipe.transformer, pipe.pipe.vae, pipe.pipe.text_encoder, pipe.adapter)
     assert {parameter.dtype for part in parts for parameter in part.parameters()} == {torch.float32}
+
+
+def test_the_desk_base_is_a_pipeline_of_its_own_that_saw_no_camera(tmp_path):
+    from diffusers import DiffusionPipeline
+
+    folder = desk.assemble_base(tmp_path / "new" / "base")
+    assert not (folder / "camera_adapter").exists()
+    base = DiffusionPipeline.from_pretrained(folder)
+    for part, weights in (("transformer", desk.BASE_WEIGHTS), ("vae", desk.WEIGHTS)):
+        stored = load_file(weights / part / "diffusion_pytorch_model.safetensors")
+        loaded = getattr(base, part).state_dict()
+        assert stored.keys() == loaded.keys()
+        assert all(torch.equal(stored[name].float(), value) for name, value in loaded.items())
+    (folder / "mine").touch()
+    assert (desk.assemble_base(folder) / "mine").exists()
+    assert [path.name for path in folder.parent.iterdir()] == ["base"]
 
 
 def test_the_desk_model_needs_no_network(monkeypatch):

@@ -29,6 +29,7 @@ SHOTS = {
     "sideways, indoors": (World.sample(4, "indoor"), Trajectory.truck(LENS, 0.8, frames=FRAMES)),
     "turning, outdoors": (World.sample(5, "outdoor"), Trajectory.arc(LENS, 60, radius=1.2, frames=FRAMES)),
     "upwards, indoors": (World.sample(8, "indoor"), Trajectory.pedestal(LENS, -0.5, frames=FRAMES)),
+    "over snow, under stars": (World.sample(9524), Trajectory.arc(LENS, 60, radius=1.0, frames=FRAMES)),
 }
 
 

@@ -21,7 +21,10 @@ NO_CAMERA = "no camera control"
 CHECKPOINT_EVERY = 50
 """Steps between checkpoints: what a killed training repeats at most."""
 
-LEARNING_RATE = 1e-3
+BATCH = 8
+"""Clips of a step."""
+
+LEARNING_RATE = 2e-3
 """Learning rate of every contestant, unless each is to have its recipe's own."""
 
 REFERENCE, RELATIVE_REFERENCE = "ucpe", "ucpe-relative"
@@ -40,7 +43,7 @@ class Contestant:
     """Recipe at desk size; None for the base itself, which is not trained any further."""
     changes: tuple[tuple[str, Any], ...] = ()
     ablation: bool = False
-    """Only takes part on demand."""
+    """A variant of UCPE's branch."""
 
     @property
     def reference(self) -> str | None:
@@ -85,8 +88,8 @@ CONTESTANTS: dict[str, Contestant] = {
 }
 """Every contestant by name, in the order in which they are run: what a short budget should not miss comes first."""
 
-MAIN = tuple(name for name, contestant in CONTESTANTS.items() if not contestant.ablation)
-"""Contestants unless others are asked for."""
+MAIN = ("ucpe", "none", "recammaster", "cameractrl", "prope")
+"""Contestants unless others are asked for: what fits into an hour with enough steps to steer."""
 
 GROUPS = (NO_CAMERA, RELATIVE, ABSOLUTE, ABLATION)
 """Groups in the order of the table."""
@@ -123,8 +126,8 @@ def contestant_recipe(
     """How a contestant is trained: its recipe at desk size, with what all must have in common.
 
     Without a learning rate it keeps that of its recipe.
-    First frames are given as often as when the base was trained. The base alone has the recipe of UCPE, none of whose
-    steps are taken.
+    First frames are given as often, and noise levels weighted, as when the base was trained. The base alone has the
+    recipe of UCPE, none of whose steps are taken.
     """
     recipe = RECIPES[contestant.recipe or "desk-ucpe"]
     fields: dict[str, Any] = {
@@ -134,6 +137,9 @@ def contestant_recipe(
         "learning_rate": recipe.learning_rate if learning_rate is None else learning_rate,
         "warmup": min(recipe.warmup, steps // 5),
         "first_frame": desk_model().first_frame,
+        "objective": desk_model().objective,
+        "batch": BATCH,
+        "micro_batch": BATCH,
         "validate_every": steps,
         "checkpoint_every": CHECKPOINT_EVERY,
         "samples": 0,

@@ -102,12 +102,10 @@ def markdown(results: dict[str, Any]) -> str:
 def about_base(results: dict[str, Any]) -> str:
     """A sentence on the base."""
     base = results.get("base", {})
-    if base.get("kind") == "trained":
+    if base.get("kind") in ("trained", "bundled"):
         loss = base["validation"].get("high-noise", float("nan"))
-        hours = base["training_seconds"] / 3600
-        return (
-            f"The base: {base['steps']} steps without any camera in {hours:.2f} hours, loss at high noise {loss:.4f}."
-        )
+        how = "bundled" if base["kind"] == "bundled" else f"trained in {base['training_seconds'] / 3600:.2f} hours"
+        return f"The base, {how}: {base['steps']} steps without any camera, loss at high noise {loss:.4f}."
     if base.get("kind") == "given":
         together = " It was trained together with an adapter, which favours adapters of that kind."
         return "The base was given." + together * bool(base["trained_with_an_adapter"])

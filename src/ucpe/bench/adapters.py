@@ -72,10 +72,10 @@ class Benchmark:
 
     contestants: tuple[str, ...] = MAIN
     seeds: int = 2
-    steps: int = 400
+    steps: int = 1000
     """Steps of each contestant."""
-    base_steps: int = 2500
-    """Steps of the base, unless one is given."""
+    base_steps: int | None = None
+    """Steps of a base to train; by default the bundled one is used, unless another is given."""
     videos: int = 48
     """Held-out cameras that videos are generated and measured for, each in every mode."""
     modes: tuple[str, ...] = tuple(MODES)
@@ -87,7 +87,7 @@ class Benchmark:
     """Fields of all recipes, the base's too, that differ."""
 
 
-QUICK = Benchmark(("ucpe", "none", "recammaster", "prope"), steps=100, base_steps=500, videos=16)
+QUICK = Benchmark(("ucpe", "none", "recammaster", "prope"), steps=200, videos=16)
 """A first look: four contestants, few steps, few videos."""
 
 
@@ -106,7 +106,7 @@ class Folders:
     shards: int | None = None
     """Training shards that there must be; the missing ones are rendered."""
     base: Path | None = None
-    """Pipeline folder to use as base instead of training one."""
+    """Pipeline folder to use as base instead of the bundled one."""
     autoencoder: Path | None = None
     """Autoencoder that encodes, and decodes unless there is a decoder."""
     decoder: Path | None = None
@@ -252,8 +252,8 @@ def run_benchmark(
 def check(benchmark: Benchmark, folders: Folders) -> None:
     """ValueError or OSError for what cannot run, before anything is rendered."""
     for name in ("seeds", "steps", "base_steps", "videos"):
-        if getattr(benchmark, name) < 1:
-            raise ValueError(f"{name} must be at least 1, got {getattr(benchmark, name)}")
+        if (value := getattr(benchmark, name)) is not None and value < 1:
+            raise ValueError(f"{name} must be at least 1, got {value}")
     unknown = [mode for mode in benchmark.modes if mode not in MODES]
     if unknown or not benchmark.modes:
         raise ValueError(f"no mode '{''.join(unknown[:1])}'; there are {', '.join(MODES)}")
@@ -267,8 +267,10 @@ def check(benchmark: Benchmark, folders: Folders) -> None:
         raise ValueError(f"{folders.held_out} holds {there} desk clips, too few for {benchmark.videos} videos")
     if folders.shards is not None and folders.shards < 1:
         raise ValueError(f"shards must be at least 1, got {folders.shards}")
-    if folders.base is not None and folders.autoencoder is not None:
-        raise ValueError("a given base brings its own autoencoder: name --base or --autoencoder, not both")
+    if folders.base is not None and benchmark.base_steps is not None:
+        raise ValueError("a base is given or trained: name --base or --base-steps, not both")
+    if folders.autoencoder is not None and benchmark.base_steps is None:
+        raise ValueError("the base brings its own autoencoder: --autoencoder is for one that --base-steps trains")
     if folders.base is not None:
         index = json.loads((find_folder(str(folders.base)) / "model_index.json").read_text())
         if not index.get("expand_timesteps"):
@@ -294,12 +296,14 @@ def render(
 
 
 def prepare(benchmark: Benchmark, folders: Folders, workers: int, deadline: float | None) -> Setup:
-    """Encode all clips and train the base, or continue to; `Stopped` when time is over before."""
+    """Encode all clips and find or train the base, or continue to; `Stopped` when time is over before."""
+    if folders.base is None and benchmark.base_steps is None:
+        name = f"desk-base-{_folder_fingerprint(desk.BASE_WEIGHTS / 'transformer')}"
+        folders = replace(folders, base=desk.assemble_base(folders.shared / name))
     clips = [*shard_paths(folders.training_clips), *shard_paths(folders.test_clips)]
     prints = [file_fingerprint(path) for path in clips]
-    recipe = base_recipe(
-        benchmark.base_steps, **{**dict(benchmark.fields), "autoencoder": folders.encoding_autoencoder, "seed": 0}
-    )
+    given = {**dict(benchmark.fields), "autoencoder": folders.encoding_autoencoder, "seed": 0}
+    recipe = base_recipe(benchmark.base_steps or 1, **given)
     if folders.base is None:
         autoencoder = BaseModel(recipe).fingerprint("vae")
         identity = key_of(format=FORMAT, clips=prints, autoencoder=autoencoder, base=_deciding(recipe))
@@ -454,6 +458,8 @@ def _count_parameters(adapter: Path) -> int:
 def _about_base(setup: Setup | None) -> dict[str, Any]:
     if setup is None:
         return {"kind": "none yet"}
+    if setup.folders.base is not None and (setup.base / DONE).exists():
+        return {"kind": "bundled", **json.loads((setup.base / DONE).read_text())}
     if setup.folders.base is not None:
         together = (setup.base / ADAPTER_FOLDER).is_dir()
         return {"kind": "given", "trained_with_an_adapter": together}

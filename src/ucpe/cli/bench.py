@@ -139,25 +139,27 @@ class Adapters:
     output: Annotated[Path, tyro.conf.arg(aliases=["-o"])] = Path("bench-adapters")
     """Folder for clips, base, runs and, by number of steps, results.json, results.md, errors.png and views.png."""
     contestants: tuple[str, ...] | None = None
-    """Contestants by name. [default: all but the ablations]"""
+    """Contestants by name. [default: ucpe none recammaster cameractrl prope]"""
+    all: bool = False
+    """GTA and the rows without orientation too, and with them all of Table 1 but the ablations."""
     ablations: bool = False
     """Placement and compression of UCPE's branch too."""
     quick: bool = False
-    """A first look: four contestants, 100 steps on a base of 500, 16 videos."""
+    """A first look: four contestants, 200 steps, 16 cameras."""
     seeds: int | None = None
     """Trainings of each contestant. [default: 2]"""
     minutes: float | None = None
     """Stop after so many minutes, with everything kept; what was not run is shown as not run."""
     steps: int | None = None
-    """Steps of each contestant. [default: 400, or 100 if --quick]"""
+    """Steps of each contestant. [default: 1000, or 200 if --quick]"""
     base_steps: int | None = None
-    """Steps of the base. [default: 2500, or 500 if --quick]"""
+    """Train a base of so many steps instead of using the bundled one."""
     videos: int | None = None
     """Held-out cameras, each generated from text and with a given first frame. [default: 48, or 16 if --quick]"""
     learning_rate: float | None = None
-    """Learning rate of all contestants. [default: 0.001]"""
+    """Learning rate of all contestants. [default: 0.002]"""
     own_learning_rates: bool = False
-    """The learning rate of each recipe (a tenth for CameraCtrl, as in the paper) instead of one for all."""
+    """Each recipe's own learning rate instead of one for all; CameraCtrl's is a tenth of the others', as in the paper."""
     data: Path | None = None
     """Desk clips to train on. [default: rendered into OUTPUT/clips]"""
     held_out: Path | None = None
@@ -165,9 +167,9 @@ class Adapters:
     shards: int | None = None
     """Shards of 256 clips to train on; missing ones are rendered. [default: what DATA holds, or 6; 2 if --quick]"""
     base: Path | None = None
-    """A pipeline folder to use as base. [default: one is trained, without any adapter]"""
+    """A pipeline folder to use as base. [default: the bundled one, which never saw a camera]"""
     autoencoder: Path | None = None
-    """Autoencoder that encodes clips and decodes videos. [default: the bundled one, or that of BASE]"""
+    """Autoencoder of a base that is trained. [default: the bundled one]"""
     decoder: Path | None = None
     """Autoencoder with the same encoder and a better decoder, for the videos."""
     workers: int | None = None
@@ -181,16 +183,18 @@ def adapters(arguments: Sequence[str]) -> None:
     options = tyro.cli(Adapters, args=arguments, prog="ucpe bench adapters")
     from dataclasses import replace
 
-    from ucpe.bench.adapter_contestants import CONTESTANTS
+    from ucpe.bench.adapter_contestants import CONTESTANTS, MAIN
 
     if options.list:
         for name, contestant in CONTESTANTS.items():
-            print(f"{name:<22} {contestant.title:<16} {contestant.group}{', on demand' * contestant.ablation}")
+            print(f"{name:<22} {contestant.title:<16} {contestant.group}{', on demand' * (name not in MAIN)}")
         return
     from ucpe.bench import adapters as bench
 
     benchmark = bench.QUICK if options.quick else bench.Benchmark()
     chosen = options.contestants if options.contestants is not None else benchmark.contestants
+    if options.all:
+        chosen = (*chosen, *(name for name, contestant in CONTESTANTS.items() if not contestant.ablation))
     if options.ablations:
         chosen = (*chosen, *(name for name, contestant in CONTESTANTS.items() if contestant.ablation))
     given = {name: getattr(options, name) for name in ("seeds", "steps", "base_steps", "videos")}

@@ -30,6 +30,12 @@ SMALLEST_MAP = 3
 STARTS = 3
 """Pairs of keyframes that are tried as the start of a map."""
 
+PAIRS_PERCENTILE = 90
+"""Percentile of pairs of keyframes whose parallax counts; in the pairs with most it may be made of wrong matches."""
+
+CLEAR_PARALLAX = 2.0
+"""Times the smallest parallax below which keyframes are taken closer before a camera counts as moving or turning."""
+
 LARGEST_PARALLAX = 10.0
 """Pixels beyond which more parallax does not make two keyframes a better start of a map."""
 
@@ -117,6 +123,8 @@ class SphericalMapper:
         height = round(frames.shape[1] * width / frames.shape[2])
         camera = colmap.Camera.create_from_model_name(1, "EQUIRECTANGULAR", 1.0, width, height)
         job = _Job(self, colmap, camera, seen, seed)
+        if any(job.parallax(component) < CLEAR_PARALLAX * self.minimum_parallax for component in job.components()):
+            job.look_closer()
         found: list[tuple[int, _Placed]] = []
         for group, component in enumerate(job.components()):
             turning = job.parallax(component) < self.minimum_parallax
@@ -179,19 +187,24 @@ class _Job:
     seed: int
     rays: list[np.ndarray] = field(init=False)
     keyframes: list[int] = field(init=False)
-    motions: dict[tuple[int, int], _Motion] = field(init=False)
+    motions: dict[tuple[int, int], _Motion] = field(init=False, default_factory=dict)
 
     def __post_init__(self) -> None:
         self.rays = [self.camera.cam_ray_from_img(features.pixels) for features in self.seen]
         last = len(self.seen) - 1
         self.keyframes = sorted({*range(0, last, self.options.keyframe_spacing), last})
-        found = {pair: self._motion(*pair) for pair in self._pairs()}
-        self.motions = {pair: motion for pair, motion in found.items() if motion is not None}
+        self._connect()
 
     @property
     def pixel(self) -> float:
         """Radians between neighbouring pixels on the equator."""
         return 2 * np.pi / self.camera.width
+
+    def look_closer(self) -> None:
+        """Put a keyframe between every two: what is near the camera changes too fast to be matched from afar."""
+        between = {(first + second) // 2 for first, second in itertools.pairwise(self.keyframes)}
+        self.keyframes = sorted({*self.keyframes, *between})
+        self._connect()
 
     def components(self) -> list[list[int]]:
         """Groups of two or more keyframes that are connected by matches."""
@@ -205,8 +218,9 @@ class _Job:
         return [frames for frames in found.values() if len(frames) > 1]
 
     def parallax(self, component: list[int]) -> float:
-        """Largest parallax in pixels between two keyframes of a component."""
-        return max(self._parallax_around(pair) for pair in self.motions if pair[0] in component)
+        """Parallax in pixels between keyframes of a component: that of all pairs but the tenth that has most."""
+        pairs = [pair for pair in self.motions if pair[0] in component]
+        return float(np.percentile([self._parallax_around(pair) for pair in pairs], PAIRS_PERCENTILE))
 
     def turn(self, component: list[int], group: int) -> list[tuple[int, _Placed]]:
         """Poses of a camera that only turns, each frame chained to the keyframe it shares most matches with."""
@@ -395,6 +409,11 @@ class _Job:
                 for feature in gone:
                     if reconstruction.image(frame + 1).points2D[feature].has_point3D():
                         reconstruction.delete_observation(frame + 1, feature)
+
+    def _connect(self) -> None:
+        """Find the motions between keyframes that are not known yet."""
+        found = {pair: self._motion(*pair) for pair in self._pairs() if pair not in self.motions}
+        self.motions |= {pair: motion for pair, motion in found.items() if motion is not None}
 
     def _pairs(self) -> list[tuple[int, int]]:
         """Keyframes to be matched with each other."""
