@@ -19,6 +19,7 @@ from safetensors.torch import save_file
 
 from ucpe.bench import adapters, generated_videos
 from ucpe.bench.adapter_contestants import (
+    BATCH,
     CONTESTANTS,
     LEARNING_RATE,
     MAIN,
@@ -198,7 +199,9 @@ def test_without_one_the_bundled_base_is_used(folders, tmp_path):
     assert (results["base"]["kind"], results["base"]["steps"]) == ("bundled", 3000)
     assert "The base, bundled: 3000 steps without any camera" in (where.output / "results.md").read_text()
     assert results["runs"]["none/seed-0"] is not None
-    assert [path.name.rpartition("-")[0] for path in where.shared.iterdir()] == ["desk-base"]
+    assert not where.shared.exists()
+    stopped = run_benchmark(replace(only, videos=1), where, workers=1, minutes=0)
+    assert (stopped["base"], stopped["runs"]) == (results["base"], {"none/seed-0": None})
 
 
 def test_only_a_decoder_of_the_same_latents_is_accepted(tmp_path):
@@ -256,7 +259,7 @@ def test_every_contestant_has_the_recipe_of_its_row_and_the_same_terms():
     same = ("steps", "batch", "learning_rate", "first_frame", "objective", "seed", "weight_decay", "warmup")
     recipes = [contestant_recipe(one, 300, seed=4) for one in CONTESTANTS.values()]
     assert len({tuple(str(getattr(recipe, name)) for name in same) for recipe in recipes}) == 1
-    assert recipes[0].learning_rate == LEARNING_RATE
+    assert (recipes[0].learning_rate, recipes[0].batch) == (LEARNING_RATE, BATCH)
     own = contestant_recipe(CONTESTANTS["cameractrl"], 300, learning_rate=None)
     assert own.learning_rate == RECIPES["desk-cameractrl"].learning_rate != LEARNING_RATE
     base = base_recipe(700)
@@ -308,6 +311,7 @@ def test_everything_a_worker_process_needs_can_be_sent_to_it(folders):
         ({"autoencoder": Path("nowhere")}, "no autoencoder in nowhere"),
         ({"decoder": Path("nowhere")}, "no decoder in nowhere"),
         ({"shards": 0}, "shards"),
+        ({"base_steps": 0}, "base_steps"),
         ({"base": Path("base")}, "--base or --base-steps, not both"),
         ({"base_steps": None, "autoencoder": desk.WEIGHTS / "vae"}, "brings its own autoencoder"),
     ],
@@ -348,6 +352,11 @@ def test_the_command_lists_contestants_and_passes_options_on(tmp_path, monkeypat
     main(["adapters", "-o", str(tmp_path), "--all"])
     chosen = [contestant.name for contestant in find_contestants(asked["benchmark"].contestants)]
     assert chosen == [name for name, one in CONTESTANTS.items() if not one.ablation]
-    for wrong in (["--learning-rate", "4e-3", "--own-learning-rates"], ["--learning-rate", "-1"]):
-        with pytest.raises(ValueError, match="learning"):
+    wrongs = (
+        ["--learning-rate", "4e-3", "--own-learning-rates"],
+        ["--learning-rate", "-1"],
+        ["--all", "--contestants", "gta"],
+    )
+    for wrong in wrongs:
+        with pytest.raises(ValueError, match=r"learning|--contestants or --all"):
             main(["adapters", "-o", str(tmp_path), *wrong])

@@ -4,13 +4,14 @@ import socket
 import numpy as np
 import pytest
 import torch
-from safetensors.torch import load_file
+from diffusers import DiffusionPipeline
 
 from ucpe.evaluation.estimators.base import Clip
 from ucpe.evaluation.estimators.desk import DeskMotionEstimator
 from ucpe.evaluation.protocols import PROTOCOLS
 from ucpe.generation import CameraPipeline, desk
 from ucpe.lenses import FAMILIES, UCM
+from ucpe.training.base_models import find_folder
 from ucpe.trajectories import Trajectory
 
 SCENE = "a red tower on grass, hills on the horizon, under a clear sky"
@@ -34,20 +35,16 @@ def test_the_desk_model_is_small_and_says_what_it_is(pipe):
     assert {parameter.dtype for part in parts for parameter in part.parameters()} == {torch.float32}
 
 
-def test_the_desk_base_is_a_pipeline_of_its_own_that_saw_no_camera(tmp_path):
-    from diffusers import DiffusionPipeline
-
-    folder = desk.assemble_base(tmp_path / "new" / "base")
-    assert not (folder / "camera_adapter").exists()
+def test_the_desk_base_has_the_latents_of_the_desk_model_and_no_adapter():
+    folder = find_folder("desk-base")
+    assert folder == desk.BASE_WEIGHTS and not (folder / "camera_adapter").exists()
+    for name in ("vae", "tokenizer", "scheduler"):
+        for path in (desk.WEIGHTS / name).iterdir():
+            assert (folder / name / path.name).read_bytes() == path.read_bytes()
     base = DiffusionPipeline.from_pretrained(folder)
-    for part, weights in (("transformer", desk.BASE_WEIGHTS), ("vae", desk.WEIGHTS)):
-        stored = load_file(weights / part / "diffusion_pytorch_model.safetensors")
-        loaded = getattr(base, part).state_dict()
-        assert stored.keys() == loaded.keys()
-        assert all(torch.equal(stored[name].float(), value) for name, value in loaded.items())
-    (folder / "mine").touch()
-    assert (desk.assemble_base(folder) / "mine").exists()
-    assert [path.name for path in folder.parent.iterdir()] == ["base"]
+    ours = CameraPipeline.from_pretrained().transformer.state_dict()
+    weights = base.transformer.state_dict()
+    assert weights.keys() <= ours.keys() and any(not torch.equal(weights[name], ours[name]) for name in weights)
 
 
 def test_the_desk_model_needs_no_network(monkeypatch):

@@ -74,6 +74,21 @@ def test_known_motion(shot):
     assert np.allclose(track.c2w[0], np.eye(4), atol=1e-9)
 
 
+def test_a_camera_that_stands_first_and_then_moves_is_tracked():
+    world, camera = World.sample(3, "outdoor"), Trajectory.dolly(LENS, 1.0, frames=6)
+    poses = torch.cat([camera.c2w[:1].expand(18, 4, 4), camera.c2w])
+    (track,) = MAPPER.track(render_clip(world, LENS, poses, HEIGHT, WIDTH, threads=1).color)
+    assert (track.start, track.stop, track.moves) == (0, 24, True)
+    assert trajectory_error(track, poses.double().numpy()) < LARGEST_ERROR
+
+
+def test_two_keyframes_get_one_between_them():
+    frames, truth = footage("forward, outdoors")
+    (track,) = SphericalMapper(features=1000, keyframe_spacing=FRAMES).track(frames)
+    assert (track.start, track.stop, track.moves) == (0, FRAMES, True)
+    assert trajectory_error(track, truth) < LARGEST_ERROR
+
+
 def test_a_cut_splits_into_two_tracks_and_the_same_seed_repeats_them():
     shots = [footage(name) for name in ("forward, outdoors", "sideways, indoors")]
     frames, truth = (np.concatenate([shot[part][:12] for shot in shots]) for part in range(2))
@@ -90,6 +105,15 @@ def test_a_camera_that_only_turns_has_one_position():
     (track,) = MAPPER.track(film(world, camera))
     assert (track.start, track.stop, track.moves) == (0, 11, False)
     assert (track.c2w[:, :3, 3] == 0).all()
+    assert rotation_error(track, camera.c2w.double().numpy()) < 0.2
+
+
+def test_wrong_matches_of_a_turning_camera_are_no_motion():
+    camera = Trajectory.pan(LENS, 40, frames=FRAMES, pitch=15, roll=10)
+    clean = film(World.sample(9534, moving=True), camera)
+    noise = np.random.default_rng(9534).normal(0, 2, clean.shape)
+    (track,) = SphericalMapper().track((clean + noise).round().clip(0, 255).astype(np.uint8))
+    assert (track.start, track.stop, track.moves) == (0, FRAMES, False)
     assert rotation_error(track, camera.c2w.double().numpy()) < 0.2
 
 

@@ -89,7 +89,7 @@ CONTESTANTS: dict[str, Contestant] = {
 """Every contestant by name, in the order in which they are run: what a short budget should not miss comes first."""
 
 MAIN = ("ucpe", "none", "recammaster", "cameractrl", "prope")
-"""Contestants unless others are asked for: what fits into an hour with enough steps to steer."""
+"""Contestants unless others are asked for: few, so that a short run has steps enough to steer."""
 
 GROUPS = (NO_CAMERA, RELATIVE, ABSOLUTE, ABLATION)
 """Groups in the order of the table."""

@@ -1,4 +1,4 @@
-"""Controlled generation with every camera adapter: one frozen base, same data, steps, learning rate and seeds for all.
+"""Controlled generation with camera adapters: one frozen base, same data, steps, learning rate and seeds for all.
 
 `ucpe bench adapters` runs it; `docs/evidence.md` says what it does and shows a run.
 """
@@ -45,7 +45,7 @@ from ucpe.training.encoded import EncodedClips, encode_missing
 from ucpe.training.export import ADAPTER, MODEL
 from ucpe.training.loop import CHECKPOINTS, Stopped, make_accelerator
 from ucpe.training.progress import CURVE_FILE, encoding_bar, read_curve
-from ucpe.training.recipes import Recipe
+from ucpe.training.recipes import DESK_BASE, Recipe
 from ucpe.training.runs import run
 from ucpe.training.validation import validate
 from ucpe.video import read_video
@@ -84,7 +84,7 @@ class Benchmark:
     sample_steps: int | None = None
     """Denoising steps of a video; by default as many as the base says."""
     fields: tuple[tuple[str, Any], ...] = ()
-    """Fields of all recipes, the base's too, that differ."""
+    """Fields of all recipes that differ, also of that of a base that is trained."""
 
 
 QUICK = Benchmark(("ucpe", "none", "recammaster", "prope"), steps=200, videos=16)
@@ -235,7 +235,7 @@ def run_benchmark(
             records[run_.name] = record
     results = assemble(benchmark, FORMAT, records)
     results["unfinished"] = unfinished
-    results["base"] = _about_base(setup)
+    results["base"] = _about_base(benchmark, folders, setup)
     results["constant"], results["families"] = _about_cameras(benchmark, folders)
     results["floors"] = generated_videos.floors()
     results["clips"] = len(DeskClipFiles(folders.training_clips)) if _has_clips(folders.training_clips) else 0
@@ -271,10 +271,10 @@ def check(benchmark: Benchmark, folders: Folders) -> None:
         raise ValueError("a base is given or trained: name --base or --base-steps, not both")
     if folders.autoencoder is not None and benchmark.base_steps is None:
         raise ValueError("the base brings its own autoencoder: --autoencoder is for one that --base-steps trains")
-    if folders.base is not None:
-        index = json.loads((find_folder(str(folders.base)) / "model_index.json").read_text())
-        if not index.get("expand_timesteps"):
-            raise ValueError(f"{folders.base} takes no first frame (expand_timesteps in its model_index.json is off)")
+    if benchmark.base_steps is None:
+        base = find_folder(str(folders.base or DESK_BASE))
+        if not json.loads((base / "model_index.json").read_text()).get("expand_timesteps"):
+            raise ValueError(f"{base} takes no first frame (expand_timesteps in its model_index.json is off)")
 
 
 def render(
@@ -297,9 +297,8 @@ def render(
 
 def prepare(benchmark: Benchmark, folders: Folders, workers: int, deadline: float | None) -> Setup:
     """Encode all clips and find or train the base, or continue to; `Stopped` when time is over before."""
-    if folders.base is None and benchmark.base_steps is None:
-        name = f"desk-base-{_folder_fingerprint(desk.BASE_WEIGHTS / 'transformer')}"
-        folders = replace(folders, base=desk.assemble_base(folders.shared / name))
+    if benchmark.base_steps is None:
+        folders = replace(folders, base=find_folder(str(folders.base or DESK_BASE)))
     clips = [*shard_paths(folders.training_clips), *shard_paths(folders.test_clips)]
     prints = [file_fingerprint(path) for path in clips]
     given = {**dict(benchmark.fields), "autoencoder": folders.encoding_autoencoder, "seed": 0}
@@ -455,14 +454,13 @@ def _count_parameters(adapter: Path) -> int:
     return total
 
 
-def _about_base(setup: Setup | None) -> dict[str, Any]:
+def _about_base(benchmark: Benchmark, folders: Folders, setup: Setup | None) -> dict[str, Any]:
+    if folders.base is not None:
+        return {"kind": "given", "trained_with_an_adapter": (folders.base / ADAPTER_FOLDER).is_dir()}
+    if benchmark.base_steps is None:
+        return {"kind": "bundled", **json.loads((desk.BASE_WEIGHTS / DONE).read_text())}
     if setup is None:
         return {"kind": "none yet"}
-    if setup.folders.base is not None and (setup.base / DONE).exists():
-        return {"kind": "bundled", **json.loads((setup.base / DONE).read_text())}
-    if setup.folders.base is not None:
-        together = (setup.base / ADAPTER_FOLDER).is_dir()
-        return {"kind": "given", "trained_with_an_adapter": together}
     return {"kind": "trained", **json.loads((setup.base.parent / DONE).read_text())}
 
 

@@ -141,7 +141,7 @@ class Adapters:
     contestants: tuple[str, ...] | None = None
     """Contestants by name. [default: ucpe none recammaster cameractrl prope]"""
     all: bool = False
-    """GTA and the rows without orientation too, and with them all of Table 1 but the ablations."""
+    """GTA and the rows without orientation too: all of Table 1 but the variants of UCPE's branch."""
     ablations: bool = False
     """Placement and compression of UCPE's branch too."""
     quick: bool = False
@@ -159,7 +159,7 @@ class Adapters:
     learning_rate: float | None = None
     """Learning rate of all contestants. [default: 0.002]"""
     own_learning_rates: bool = False
-    """Each recipe's own learning rate instead of one for all; CameraCtrl's is a tenth of the others', as in the paper."""
+    """The learning rate of each recipe (CameraCtrl's is a tenth of the others', as in the paper), not one for all."""
     data: Path | None = None
     """Desk clips to train on. [default: rendered into OUTPUT/clips]"""
     held_out: Path | None = None
@@ -193,8 +193,10 @@ def adapters(arguments: Sequence[str]) -> None:
 
     benchmark = bench.QUICK if options.quick else bench.Benchmark()
     chosen = options.contestants if options.contestants is not None else benchmark.contestants
+    if options.all and options.contestants is not None:
+        raise ValueError("name --contestants or --all, not both")
     if options.all:
-        chosen = (*chosen, *(name for name, contestant in CONTESTANTS.items() if not contestant.ablation))
+        chosen = tuple(name for name, contestant in CONTESTANTS.items() if not contestant.ablation)
     if options.ablations:
         chosen = (*chosen, *(name for name, contestant in CONTESTANTS.items() if contestant.ablation))
     given = {name: getattr(options, name) for name in ("seeds", "steps", "base_steps", "videos")}
@@ -230,7 +232,7 @@ def adapters(arguments: Sequence[str]) -> None:
 
 
 SUBCOMMANDS: dict[str, tuple[str, Callable[[Sequence[str]], None]]] = {
-    "adapters": ("controlled generation with every camera adapter", adapters),
+    "adapters": ("controlled generation with camera adapters", adapters),
     "encodings": ("novel view synthesis with every camera encoding", encodings),
     "latency": ("time per video and what the adapter adds", latency),
 }

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
-import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +13,7 @@ WEIGHTS = Path(__file__).parent / "desk_weights"
 """The bundled pipeline folder with its adapter."""
 
 BASE_WEIGHTS = Path(__file__).parent / "desk_base_weights"
-"""Transformer and text encoder of the desk base, which never saw a camera."""
+"""The bundled pipeline folder of the desk base, which never saw a camera."""
 
 FRAMES, HEIGHT, WIDTH, FPS = 17, 64, 112, 8
 TEXT_TOKENS = 40
@@ -36,24 +34,6 @@ def transformer_config() -> dict[str, Any]:
         "num_layers": 6,
         "rope_max_seq_len": 128,
     }
-
-
-def assemble_base(folder: Path) -> Path:
-    """The desk base as a pipeline folder of diffusers, without an adapter; made if it is not there.
-
-    Autoencoder, tokenizer and scheduler are those of the desk model.
-    """
-    if not folder.exists():
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=folder.parent) as temporary:
-            made = Path(temporary) / "base"
-            shutil.copytree(BASE_WEIGHTS, made)
-            for name in ("vae", "tokenizer", "scheduler"):
-                shutil.copytree(WEIGHTS / name, made / name)
-            for name in ("model_index.json", "generation.json"):
-                shutil.copy2(WEIGHTS / name, made)
-            made.rename(folder)
-    return folder
 
 
 def make_transformer() -> WanTransformer3DModel:

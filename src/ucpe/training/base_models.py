@@ -14,7 +14,7 @@ from ucpe.adapters import Adapter, CameraAdapter, CameraCtrl, ReCamMaster
 from ucpe.generation import desk
 from ucpe.training.clips import file_fingerprint
 from ucpe.training.denoiser import Denoiser, PromptEncoder
-from ucpe.training.recipes import DESK, WAN, WAN_I2V, Recipe
+from ucpe.training.recipes import DESK, DESK_BASE, WAN, WAN_I2V, Recipe
 
 ADAPTERS: dict[str, type[Adapter]] = {"camera": CameraAdapter, "recammaster": ReCamMaster, "cameractrl": CameraCtrl}
 
@@ -161,7 +161,7 @@ def sized_transformer(recipe: Recipe, **changes: Any) -> Any:
     """The recipe's transformer from its config alone, with some arguments changed; weights are not loaded."""
     from diffusers import WanTransformer3DModel
 
-    known = {**TRANSFORMERS, DESK: desk.transformer_config()}
+    known = {**TRANSFORMERS, DESK: desk.transformer_config(), DESK_BASE: desk.transformer_config()}
     config = known.get(recipe.model)
     if config is None:
         config = json.loads((find_folder(recipe.model) / "transformer" / "config.json").read_text())
@@ -170,11 +170,12 @@ def sized_transformer(recipe: Recipe, **changes: Any) -> Any:
 
 
 def find_folder(model: str) -> Path:
-    """Local folder of a pipeline: the folder itself, the bundled one, or what the hub (or its cache) has of an id."""
-    if model == DESK:
-        if not (desk.WEIGHTS / "model_index.json").is_file():
-            raise OSError("the desk model's weights are not part of this installation: train them with desk-model")
-        return desk.WEIGHTS
+    """Local folder of a pipeline: the folder itself, a bundled one, or what the hub (or its cache) has of an id."""
+    bundled = {DESK: desk.WEIGHTS, DESK_BASE: desk.BASE_WEIGHTS}
+    if model in bundled:
+        if not (bundled[model] / "model_index.json").is_file():
+            raise OSError(f"the weights of {model} are not part of this installation: train some with desk-model")
+        return bundled[model]
     path = Path(model)
     if path.is_dir():
         if not (path / "model_index.json").is_file():

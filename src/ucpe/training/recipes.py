@@ -11,6 +11,8 @@ WAN = "Wan-AI/Wan2.1-T2V-1.3B-Diffusers"
 WAN_I2V = "Wan-AI/Wan2.1-I2V-14B-480P-Diffusers"
 DESK = "desk"
 """Name of the model that ships with the package."""
+DESK_BASE = "desk-base"
+"""Name of a model of the same size that ships with it and never saw a camera."""
 
 PAPER_COMPRESSION = 8
 
@@ -21,7 +23,7 @@ class Recipe:
 
     name: str
     model: str = WAN
-    """Pipeline folder or hub id of the base model, or "desk" for the one that ships with the package."""
+    """Pipeline folder or hub id of the base model, or "desk" or "desk-base" for those that ship with the package."""
     autoencoder: str | None = None
     """Folder of an autoencoder to use instead of the model's own."""
     adapter: Literal["camera", "recammaster", "cameractrl", "none"] = "camera"

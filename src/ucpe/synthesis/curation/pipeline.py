@@ -48,7 +48,7 @@ from ucpe.synthesis.sources import VIDEO_SUFFIXES
 HIDDEN = ".curation"
 DECISIONS = "decisions"
 
-VERSION = 2
+VERSION = 3
 """Raised when a step measures something else than before, so that old measurements are made again."""
 
 PLACE = {"id": pa.string(), "parent": pa.string(), "start": pa.int32(), "stop": pa.int32()}

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
@@ -30,8 +31,8 @@ SMALLEST_MAP = 3
 STARTS = 3
 """Pairs of keyframes that are tried as the start of a map."""
 
-PAIRS_PERCENTILE = 90
-"""Percentile of pairs of keyframes whose parallax counts; in the pairs with most it may be made of wrong matches."""
+FEWEST_MOVED, SHARE_MOVED = 3, 0.1
+"""Pairs of keyframes, and their share, that must show parallax: in a single one it may be made of wrong matches."""
 
 CLEAR_PARALLAX = 2.0
 """Times the smallest parallax below which keyframes are taken closer before a camera counts as moving or turning."""
@@ -123,7 +124,7 @@ class SphericalMapper:
         height = round(frames.shape[1] * width / frames.shape[2])
         camera = colmap.Camera.create_from_model_name(1, "EQUIRECTANGULAR", 1.0, width, height)
         job = _Job(self, colmap, camera, seen, seed)
-        if any(job.parallax(component) < CLEAR_PARALLAX * self.minimum_parallax for component in job.components()):
+        if not job.is_clear():
             job.look_closer()
         found: list[tuple[int, _Placed]] = []
         for group, component in enumerate(job.components()):
@@ -187,18 +188,27 @@ class _Job:
     seed: int
     rays: list[np.ndarray] = field(init=False)
     keyframes: list[int] = field(init=False)
+    tried: set[tuple[int, int]] = field(init=False, default_factory=set)
     motions: dict[tuple[int, int], _Motion] = field(init=False, default_factory=dict)
+    first_pairs: set[tuple[int, int]] = field(init=False)
 
     def __post_init__(self) -> None:
         self.rays = [self.camera.cam_ray_from_img(features.pixels) for features in self.seen]
         last = len(self.seen) - 1
         self.keyframes = sorted({*range(0, last, self.options.keyframe_spacing), last})
         self._connect()
+        self.first_pairs = set(self.motions)
 
     @property
     def pixel(self) -> float:
         """Radians between neighbouring pixels on the equator."""
         return 2 * np.pi / self.camera.width
+
+    def is_clear(self) -> bool:
+        """Whether keyframes are connected, enough of them for a map, with parallax that leaves no doubt."""
+        enough = CLEAR_PARALLAX * self.options.minimum_parallax
+        components = self.components()
+        return bool(components) and all(len(one) >= SMALLEST_MAP and self.parallax(one) >= enough for one in components)
 
     def look_closer(self) -> None:
         """Put a keyframe between every two: what is near the camera changes too fast to be matched from afar."""
@@ -218,9 +228,10 @@ class _Job:
         return [frames for frames in found.values() if len(frames) > 1]
 
     def parallax(self, component: list[int]) -> float:
-        """Parallax in pixels between keyframes of a component: that of all pairs but the tenth that has most."""
-        pairs = [pair for pair in self.motions if pair[0] in component]
-        return float(np.percentile([self._parallax_around(pair) for pair in pairs], PAIRS_PERCENTILE))
+        """Parallax in pixels that enough pairs of a component's keyframes have, of the first pairs or of all."""
+        found = {pair: self._parallax_around(pair) for pair in self.motions if pair[0] in component}
+        first = [parallax for pair, parallax in found.items() if pair in self.first_pairs]
+        return max(_reached_by_enough(list(found.values())), _reached_by_enough(first))
 
     def turn(self, component: list[int], group: int) -> list[tuple[int, _Placed]]:
         """Poses of a camera that only turns, each frame chained to the keyframe it shares most matches with."""
@@ -411,8 +422,9 @@ class _Job:
                         reconstruction.delete_observation(frame + 1, feature)
 
     def _connect(self) -> None:
-        """Find the motions between keyframes that are not known yet."""
-        found = {pair: self._motion(*pair) for pair in self._pairs() if pair not in self.motions}
+        """Find the motions between keyframes that were not tried yet."""
+        found = {pair: self._motion(*pair) for pair in self._pairs() if pair not in self.tried}
+        self.tried |= found.keys()
         self.motions |= {pair: motion for pair, motion in found.items() if motion is not None}
 
     def _pairs(self) -> list[tuple[int, int]]:
@@ -461,6 +473,12 @@ class _Job:
     def _matched(self, first: int, second: int) -> np.ndarray:
         """Matches (M, 2) of two frames, each the other's best and clearly better than the second best."""
         return match_features(self.seen[first].descriptors, self.seen[second].descriptors, self.options.ratio)
+
+
+def _reached_by_enough(parallax: list[float]) -> float:
+    """Parallax that enough pairs of keyframes reach; 0 without pairs."""
+    enough = min(len(parallax), max(FEWEST_MOVED, math.ceil(SHARE_MOVED * len(parallax))))
+    return sorted(parallax, reverse=True)[enough - 1] if parallax else 0.0
 
 
 def check_frames(frames: np.ndarray) -> np.ndarray:
