@@ -20,8 +20,8 @@ from ucpe.trajectories.rotations import rotation_from_angles
 GIVEN = 2
 """Views that the model sees; the last one is predicted."""
 
-DESCRIBED_STEPS = 25
-"""Steps whose clips are described to the encoding in one call."""
+DESCRIBED_STEPS = 4
+"""Steps whose clips are described to the encoding in one call: few, so that rays of all their pixels stay in cache."""
 
 
 @dataclass(frozen=True)
