@@ -174,7 +174,7 @@ def find_folder(model: str) -> Path:
     bundled = {DESK: desk.WEIGHTS, DESK_BASE: desk.BASE_WEIGHTS}
     if model in bundled:
         if not (bundled[model] / "model_index.json").is_file():
-            raise OSError(f"the weights of {model} are not part of this installation: train some with desk-model")
+            raise OSError(f"the {model} model's weights are not part of this installation: train some with desk-model")
         return bundled[model]
     path = Path(model)
     if path.is_dir():
