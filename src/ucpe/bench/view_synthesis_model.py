@@ -21,7 +21,7 @@ GIVEN = 2
 """Views that the model sees; the last one is predicted."""
 
 DESCRIBED_STEPS = 4
-"""Steps whose clips are described to the encoding in one call: few, so that rays of all their pixels stay in cache."""
+"""Steps whose clips are described to the encoding in one call: few, as rays of all pixels take much memory."""
 
 
 @dataclass(frozen=True)
