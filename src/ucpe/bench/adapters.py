@@ -1,4 +1,4 @@
-"""Controlled generation with camera adapters: one frozen base, same data, steps, learning rate and seeds for all.
+"""Controlled generation with camera adapters: one base, same data, steps, learning rate and seeds for all.
 
 `ucpe bench adapters` runs it; `docs/evidence.md` says what it does and shows a run.
 """

@@ -95,7 +95,7 @@ class SphericalMapper:
     width: int = 1280
     """Wider frames are reduced to this."""
     keyframe_spacing: int = 5
-    """Frames from one keyframe to the next."""
+    """Frames from one keyframe to the next; half as many where parallax is weak."""
     overlap: int = 3
     """Keyframes ahead that each keyframe is matched with; further ones at powers of two."""
     neighbours: int = 2
