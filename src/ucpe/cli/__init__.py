@@ -5,6 +5,8 @@ from __future__ import annotations
 import importlib
 import sys
 
+from ucpe.cli.errors import one_line_errors
+
 COMMANDS = {
     "lens": "show, convert and fit lenses",
     "trajectory": "show and convert camera paths",
@@ -26,16 +28,18 @@ COMMANDS = {
 
 def main() -> None:
     """Run the subcommand named first on the command line."""
-    arguments = sys.argv[1:]
-    if not arguments or arguments[0] in ("-h", "--help"):
-        lines = [f"  {name:<12} {text}" for name, text in COMMANDS.items()]
-        print("usage: ucpe COMMAND ...\n\nCamera control for video transformers.\n\n" + "\n".join(lines))
-        print("\nucpe COMMAND --help explains a command.")
-        return
-    name = arguments[0]
-    if name not in COMMANDS:
-        sys.exit(f"ucpe: no command '{name}'; there are {', '.join(COMMANDS)}")
-    try:
-        importlib.import_module(f"ucpe.cli.{name}").main(arguments[1:])
-    except (ValueError, OSError) as error:
-        sys.exit(f"ucpe {name}: {error}")
+    arguments = [argument for argument in sys.argv[1:] if argument != "--debug"]
+    named = bool(arguments) and arguments[0] in COMMANDS
+    with one_line_errors(f"ucpe {arguments[0]}" if named else "ucpe", debug="--debug" in sys.argv[1:]):
+        if named:
+            importlib.import_module(f"ucpe.cli.{arguments[0]}").main(arguments[1:])
+        elif not arguments or arguments[0] in ("-h", "--help"):
+            _explain()
+        else:
+            raise ValueError(f"no command {arguments[0]!r}; there are {', '.join(COMMANDS)}")
+
+
+def _explain() -> None:
+    lines = [f"  {name:<12} {text}" for name, text in COMMANDS.items()]
+    print("usage: ucpe COMMAND ...\n\nCamera control for video transformers.\n\n" + "\n".join(lines))
+    print("\nucpe COMMAND --help explains a command; with --debug an error shows its traceback.")
