@@ -3,13 +3,12 @@ VENV := .venv
 RUN := $(VENV)/bin
 INSTALL := $(RUN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: demo test lint bench format clean
+.PHONY: demo test quick lint bench format clean
 
 $(VENV)/.installed: pyproject.toml constraints.txt
 	test -x $(RUN)/python || $(PYTHON) -m venv $(VENV)
 	$(INSTALL) torch
 	$(INSTALL) --editable '.[dev]'
-	$(INSTALL) --force-reinstall --no-deps opencv-contrib-python-headless # rapidocr's plain OpenCV lies over it
 	touch $@
 
 demo: $(VENV)/.installed
@@ -17,6 +16,9 @@ demo: $(VENV)/.installed
 
 test: lint
 	$(RUN)/python -m pytest --numprocesses 2
+
+quick: lint
+	$(RUN)/python -m pytest --numprocesses 2 -m "not slow"
 
 lint: $(VENV)/.installed
 	$(RUN)/ruff check .

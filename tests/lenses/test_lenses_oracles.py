@@ -66,12 +66,13 @@ def test_opencv_fisheye():
 
 
 @pytest.mark.parametrize("xi", [0.3, 1.0, 2.3])
-def test_opencv_omnidir(xi):
+def test_opencv_projects_the_sphere_moved_by_xi(xi):
     points = points_within(100 if xi >= 1 else 70)
-    arguments = points[:, None], np.zeros(3), np.zeros(3), MATRIX, xi
-    expected, _ = cv2.omnidir.projectPoints(*arguments, np.zeros(4))
+    sphere = points / np.linalg.norm(points, axis=-1, keepdims=True) + [0, 0, xi]
+    arguments = sphere[:, None], np.zeros(3), np.zeros(3), MATRIX
+    expected, _ = cv2.projectPoints(*arguments, np.zeros(4))
     assert np.abs(project(UCM(xi=xi, **FOCAL), points) - expected[:, 0]).max() < 1e-6
-    expected, _ = cv2.omnidir.projectPoints(*arguments, np.array([0.01, -0.002, 1e-3, -2e-3]))
+    expected, _ = cv2.projectPoints(*arguments, np.array([0.01, -0.002, 1e-3, -2e-3]))
     lens = Mei(xi=xi, k1=0.01, k2=-0.002, p1=1e-3, p2=-2e-3, **FOCAL)
     assert np.abs(project(lens, points) - expected[:, 0]).max() < 1e-6
 

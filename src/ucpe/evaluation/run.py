@@ -252,7 +252,7 @@ def versions() -> dict[str, str]:
 
     found = {"ucpe": ucpe.__version__, "python": platform.python_version(), "torch": torch.__version__}
     found |= {"numpy": np.__version__}
-    for package in ("opencv-contrib-python-headless", "pycolmap", "av"):
+    for package in ("opencv-python-headless", "pycolmap", "av"):
         try:
             found[package] = importlib.metadata.version(package)
         except importlib.metadata.PackageNotFoundError:
