@@ -374,3 +374,26 @@ def test_structure_from_motion_recovers_the_cameras(tmp_path):
     flip = np.array([1, 1, np.sign(np.linalg.det(rotation @ basis))])
     aligned = (spectrum * flip).sum() / (path**2).sum() * path @ ((rotation * flip) @ basis).T
     assert np.linalg.norm(aligned - truth, axis=1).max() < 0.03 * np.linalg.norm(np.ptp(truth, axis=0))
+
+
+def test_plain_worlds_have_large_tiles_a_smooth_sky_and_the_same_geometry():
+    for seed in SEEDS:
+        world = World.sample(seed, style="plain")
+        picture = panorama(world, 128)
+        assert world.kind == "outdoor" and "cloudy" not in world.caption
+        light = decode(picture.color).mean(-1)
+        sky = np.isinf(picture.depth)
+        steps = np.abs(np.diff(light, axis=1))[sky[:, 1:] & sky[:, :-1]]
+        assert np.percentile(steps, 99) < 0.02
+        ground = (picture.objects < 0) & np.isfinite(picture.depth)
+        near, far = (ground & (picture.depth > low) & (picture.depth < high) for low, high in ((2, 5), (25, 45)))
+        flat = np.where(ground, light, np.nan)
+        ripple = np.abs(flat[:, 1:] - flat[:, :-1])
+        assert np.nanmax(ripple[near[:, 1:]]) > 2 * np.nanpercentile(ripple[far[:, 1:]], 90)
+
+
+def test_a_plain_world_refuses_what_it_cannot_draw():
+    with pytest.raises(ValueError, match="outdoor"):
+        World.sample(0, "indoor", style="plain")
+    with pytest.raises(ValueError, match="style"):
+        World.sample(0, style="flat")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 
@@ -72,6 +73,20 @@ def make_thing(
     generator = np.random.default_rng(seed)
     shapes = tuple(shape.scaled(scale) for shape in BUILDERS[name](generator, paint))
     return Thing(name, color_word, shapes, position, yaw, motion)
+
+
+def plain(thing: Thing) -> Thing:
+    """The same object in smooth paint; only stripes, gores and checks, which are large, keep their pattern."""
+    kept = (GLOW, GORES, STRIPES)
+    shapes = []
+    for shape in thing.shapes:
+        material = shape.material
+        if material.texture == CHECKS:
+            material = replace(material, scale=2 * material.scale)
+        elif material.texture not in kept:
+            material = replace(material, texture=PAINT)
+        shapes.append(replace(shape, material=material))
+    return replace(thing, shapes=tuple(shapes))
 
 
 def _shade(paint: Color, factor: float) -> Color:

@@ -44,10 +44,10 @@ from ucpe.synthesis.worlds.solids import (
 PLAIN, BRICK, BLOCKS, FACADE, PLANKS, STRIPES, GORES, FOLIAGE, SHINGLES, CHECKS, BOOKS, GLOW, PICTURE, PAINT = range(14)
 """Textures of shapes, walls and panels."""
 
-GRASS, SAND, SNOW, EARTH, PAVING = range(5)
+GRASS, SAND, SNOW, EARTH, PAVING, TILES = range(6)
 """Textures of the ground."""
 
-HILLS, MOUNTAINS, FOREST, CITY = range(4)
+HILLS, MOUNTAINS, FOREST, CITY, BARE = range(5)
 """Textures of the skyline."""
 
 RED, GREEN, BLUE, ACCENT, TEXTURE, SCALE, SHIFT, MATERIAL_COLUMNS = 0, 1, 2, 3, 6, 7, 8, 9
@@ -56,6 +56,12 @@ RED, GREEN, BLUE, ACCENT, TEXTURE, SCALE, SHIFT, MATERIAL_COLUMNS = 0, 1, 2, 3, 
 SOIL, SOIL_ACCENT, SPOT = 0, 3, 6
 SOIL_TEXTURE, SHIFT_X, SHIFT_Z, SOIL_EAST, SOIL_NORTH, SOIL_COLUMNS = range(9, 15)
 """Entries of the soil vector: two linear colours and that of pebbles or tufts; texture, pattern shift, sun bearing."""
+
+TILE = 2.4
+"""Metres along a side of a plain ground's tiles."""
+
+TILE_EDGE = 0.15
+"""Softness of their edges, as a share of a side."""
 
 WINDOW_TRIM = 0.09
 BASEBOARD = 0.14
@@ -138,6 +144,14 @@ def paint(
 def soil(look, noise, x, z, span):
     """Ground albedo at (x, z) for a ray `span` metres wide."""
     kind = int(look[SOIL_TEXTURE])
+    if kind == TILES:
+        u, v = x / TILE + 64.0 * look[SHIFT_X], z / TILE + 64.0 * look[SHIFT_Z]
+        blend = 0.5 + 0.36 * checker(u, v, span / TILE) + 0.14 * checker(0.37 * u, 0.37 * v, 0.37 * span / TILE)
+        return (
+            look[SOIL] + blend * (look[SOIL_ACCENT] - look[SOIL]),
+            look[SOIL + 1] + blend * (look[SOIL_ACCENT + 1] - look[SOIL + 1]),
+            look[SOIL + 2] + blend * (look[SOIL_ACCENT + 2] - look[SOIL + 2]),
+        )
     level = rough_log2(span * NOISE_SIZE)
     macro = noise_at(noise, (0.8 * x + 0.6 * z) * 0.0213 + look[SHIFT_X], (0.8 * z - 0.6 * x) * 0.0213, level - 5.55)
     middle = noise_at(noise, (0.96 * x - 0.28 * z) * 0.17, (0.96 * z + 0.28 * x) * 0.17 + look[SHIFT_Z], level - 2.55)
@@ -189,6 +203,14 @@ def soil(look, noise, x, z, span):
             green += cover * (bright * look[SPOT + 1] - green)
             blue += cover * (bright * look[SPOT + 2] - blue)
     return red, green, blue
+
+
+@_small
+def checker(u, v, span):
+    """-1..1 on alternating unit squares with soft edges; fades to 0 as a ray of width `span` comes to cover one."""
+    window = 0.5 * max(span, TILE_EDGE)
+    across, along = 2.0 * pulse(0.5 * u, 0.5, window) - 1.0, 2.0 * pulse(0.5 * v, 0.5, window) - 1.0
+    return across * along * (1.0 - smoothstep(0.15, 0.7, span))
 
 
 @_small
@@ -254,7 +276,7 @@ def skyline(place, noise, colors, styles, layer, x, y, z, span):
         lamps = hash_pair(math.floor(u), math.floor(v))
         tone = 1.0 - 0.5 * pane * (1.0 if lamps > 0.25 else -0.7)
         glow = 0.6 * pane if lamps > 0.66 else 0.0
-    else:
+    elif style != BARE:
         level = rough_log2(span / tall * NOISE_SIZE)
         east = 0.012 * place[SUN_X]
         coarse = noise_at(noise, 0.31 * around, 0.23 * height + 0.37 * layer, level - 1.7)

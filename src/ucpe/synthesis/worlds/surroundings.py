@@ -43,6 +43,7 @@ from ucpe.synthesis.worlds.shading import (
 )
 from ucpe.synthesis.worlds.shapes import Material, Thing, box
 from ucpe.synthesis.worlds.surfaces import (
+    BARE,
     BRICK,
     CHECKS,
     CITY,
@@ -68,6 +69,7 @@ from ucpe.synthesis.worlds.surfaces import (
     SOIL_EAST,
     SOIL_TEXTURE,
     SPOT,
+    TILES,
 )
 from ucpe.synthesis.worlds.words import COLORS, FLOORS, GROUNDS, SKIES, SKYLINES, color, linear
 
@@ -177,6 +179,16 @@ def outdoors(sky: str, ground: str, skyline: str, generator: np.random.Generator
     look[AMBIENT_DOWN : AMBIENT_DOWN + 3] = 0.7 * bounce + 0.15 * ambient
     layers, profiles, colors, styles = _skyline(skyline, generator)
     return Surroundings(place, look, soil, layers, profiles, colors, styles)
+
+
+def plain(around: Surroundings) -> Surroundings:
+    """Outdoor surroundings without texture: large soft-edged tiles, a sky without clouds or stars, a bare skyline."""
+    around.soil[SOIL_TEXTURE] = TILES
+    first, second = around.soil[SOIL : SOIL + 3], around.soil[SOIL_ACCENT : SOIL_ACCENT + 3]
+    (first if first.sum() < second.sum() else second)[:] *= 0.62
+    around.look[COVER] = around.look[STARS] = 0.0
+    around.skyline_styles[:, 0] = BARE
+    return around
 
 
 def room(

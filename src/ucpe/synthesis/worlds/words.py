@@ -8,6 +8,9 @@ from typing import Any
 from ucpe.synthesis.worlds.shapes import Color
 
 SKIES = ("clear", "cloudy", "overcast", "sunset", "twilight")
+PLAIN_SKIES = tuple(sky for sky in SKIES if sky != "cloudy")
+"""Skies of the plain style, which draws no clouds."""
+
 GROUNDS = ("grass", "sand", "snow", "earth", "paving")
 SKYLINES = ("mountains", "hills", "forest", "city")
 FLOORS = ("wooden", "tiled", "carpet")

@@ -11,14 +11,17 @@ import numpy as np
 
 from ucpe.synthesis.worlds import words as vocabulary
 from ucpe.synthesis.worlds.intersect import CEILING_Y, GROUND_Y, ROOM_X0, ROOM_X1, ROOM_Z0, ROOM_Z1
+from ucpe.synthesis.worlds.objects import plain as plain_thing
 from ucpe.synthesis.worlds.placement import furnish, scatter
 from ucpe.synthesis.worlds.rays import array, finer_rays, ray_widths, unpack_rays
 from ucpe.synthesis.worlds.rendering import Caster, FlatRays, WorldImage
 from ucpe.synthesis.worlds.shapes import Packed, Thing, pack
 from ucpe.synthesis.worlds.solids import A0, A1, ARCH, B0, B1, BLOCK, COS, HEIGHT, SIN, X, Y, Z
 from ucpe.synthesis.worlds.surroundings import Surroundings, outdoors, room
+from ucpe.synthesis.worlds.surroundings import plain as plain_surroundings
 
 Kind = Literal["outdoor", "indoor"]
+Style = Literal["textured", "plain"]
 
 IDENTITY = np.eye(3, 4)
 
@@ -47,19 +50,33 @@ class World:
     seed: int = 0
 
     @classmethod
-    def sample(cls, seed: int, kind: Kind | None = None, moving: bool = False, objects: int | None = None) -> World:
+    def sample(
+        cls,
+        seed: int,
+        kind: Kind | None = None,
+        moving: bool = False,
+        objects: int | None = None,
+        style: Style = "textured",
+    ) -> World:
         """A random world; the same arguments always give the same one.
 
         `objects` is how many there are (unless told, 2 or 3 outdoors, 4 to 6 indoors); with `moving` one or two of them
-        move.
+        move. The "plain" style is for outdoor worlds: no texture, tiles on the ground, a smooth sky.
         """
         generator = np.random.default_rng([seed, 7])
+        if style not in ("textured", "plain"):
+            raise ValueError(f"style must be 'textured' or 'plain', got {style!r}")
+        if style == "plain":
+            kind = kind or "outdoor"
+            if kind == "indoor":
+                raise ValueError("the plain style is for outdoor worlds; leave out kind='indoor' or style='plain'")
         if kind is None:
             kind = "outdoor" if generator.random() < 0.75 else "indoor"
         if kind not in ("outdoor", "indoor"):
             raise ValueError(f"kind must be 'outdoor' or 'indoor', got {kind!r}")
         words = vocabulary.FLOORS if kind == "indoor" else vocabulary.GROUNDS
-        sky, skyline = str(generator.choice(vocabulary.SKIES)), str(generator.choice(vocabulary.SKYLINES))
+        skies = vocabulary.PLAIN_SKIES if style == "plain" else vocabulary.SKIES
+        sky, skyline = str(generator.choice(skies)), str(generator.choice(vocabulary.SKYLINES))
         ground = str(generator.choice(words))
         walls = str(generator.choice([word for word in vocabulary.COLORS if word != "black"]))
         if kind == "indoor":
@@ -67,7 +84,10 @@ class World:
             things = furnish(surroundings, walls, generator, moving, objects)
             return cls(kind, sky, ground, skyline, walls, things, surroundings, seed)
         things = scatter(ground, generator, moving, objects)
-        return cls(kind, sky, ground, skyline, None, things, outdoors(sky, ground, skyline, generator), seed)
+        around = outdoors(sky, ground, skyline, generator)
+        if style == "plain":
+            things, around = tuple(plain_thing(thing) for thing in things), plain_surroundings(around)
+        return cls(kind, sky, ground, skyline, None, things, around, seed)
 
     @classmethod
     def build(
