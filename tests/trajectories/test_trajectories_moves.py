@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from ucpe.lenses import UCM, BrownConrady, Equidistant, Equirectangular, KannalaBrandt, Pinhole
 from ucpe.trajectories import NAMED_MOVES, Keyframe, Trajectory
-from ucpe.trajectories.moves import EASINGS, zoom_lens
+from ucpe.trajectories.keyframes import EASINGS
+from ucpe.trajectories.moves import zoom_lens
 from ucpe.trajectories.rotations import rotation_from_angles
 
 LENS = UCM(xfov=140, xi=1.2)

@@ -2,7 +2,8 @@
 
 from ucpe.trajectories.alignment import Similarity, align, alignment_error, umeyama
 from ucpe.trajectories.frames import latent_frame_indices
-from ucpe.trajectories.moves import NAMED_MOVES, Keyframe
+from ucpe.trajectories.keyframes import Keyframe, find_keyframes
+from ucpe.trajectories.moves import NAMED_MOVES
 from ucpe.trajectories.rotations import Angles
 from ucpe.trajectories.trajectory import DEFAULT_FPS, DEFAULT_LENS, Trajectory
 
@@ -16,6 +17,7 @@ __all__ = [
     "Trajectory",
     "align",
     "alignment_error",
+    "find_keyframes",
     "latent_frame_indices",
     "umeyama",
 ]

@@ -21,7 +21,7 @@ def interpolate_poses(
     """Poses (M, 4, 4) at other times, exactly the given ones at the given, increasing times."""
     if len(times) == 1:
         return poses.expand(len(at), 4, 4).clone()
-    segment, fraction = _locate(times, at)
+    segment, fraction = segment_of(times, at)
     rotation = slerp(poses[segment, :3, :3], poses[segment + 1, :3, :3], fraction)
     moved = pose_matrix(rotation, smooth_curve(poses[:, :3, 3], times, at))
     moved = torch.where((fraction == 0)[:, None, None], poses[segment], moved)
@@ -39,7 +39,7 @@ def smooth_curve(
     """
     if len(times) == 1:
         return points.expand(len(at), -1).clone()
-    segment, fraction = _locate(times, at)
+    segment, fraction = segment_of(times, at)
     step = torch.diff(times)[:, None]
     slope = torch.diff(points, dim=0) / step
     velocity = slope.expand(2, -1) if len(points) == 2 else _parabola_velocity(slope, step)
@@ -63,7 +63,7 @@ def interpolate_lens(
     """Lens of batch shape (M,) whose parameters lie on straight lines between those given."""
     if len(times) == 1:
         return lens[torch.zeros(len(at), dtype=torch.long)]
-    segment, fraction = _locate(times, at)
+    segment, fraction = segment_of(times, at)
     before, after = lens[segment], lens[segment + 1]
     parameters = {
         name: torch.lerp(value, after.parameters[name], fraction.to(value)) for name, value in before.parameters.items()
@@ -71,7 +71,7 @@ def interpolate_lens(
     return lens._with(parameters)
 
 
-def _locate(times: Tensor, at: Tensor) -> tuple[Tensor, Tensor]:
+def segment_of(times: Tensor, at: Tensor) -> tuple[Tensor, Tensor]:
     """Index of the segment (M,) that each time falls in, and the fraction (M,) of it, clamped to the ends."""
     segment = (torch.searchsorted(times.contiguous(), at.contiguous(), right=True) - 1).clamp(0, len(times) - 2)
     fraction = (at - times[segment]) / (times[segment + 1] - times[segment])

@@ -7,33 +7,21 @@ level, whatever way the camera is tilted; "right" and "forward" are the first ca
 from __future__ import annotations
 
 import inspect
-import itertools
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, SupportsFloat, TypeAlias, TypedDict, TypeVar
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, TypedDict, TypeVar
 
 import torch
 from torch import Tensor
 
 from ucpe.lenses import Lens, PlanarLens
-from ucpe.trajectories.interpolation import smooth_curve
+from ucpe.trajectories.keyframes import Easing, Keyframe, camera_at, check_keyframes, easing_function, finite, positive
 from ucpe.trajectories.rotations import pose_matrix, rotation_from_angles
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
 MovesType = TypeVar("MovesType", bound="Moves")
-Easing: TypeAlias = "str | Callable[[Tensor], Tensor]"
-
-EASINGS: dict[str, Callable[[Tensor], Tensor]] = {
-    "linear": lambda time: time,
-    "ease": lambda time: time * time * (3 - 2 * time),
-    "ease_in": lambda time: time * time,
-    "ease_out": lambda time: time * (2 - time),
-}
-"""Progress of a move (0 to 1) against time (0 to 1): even, soft at both ends, at the start, at the end."""
-
 SWAYS = 16
 """Sine waves that make up each channel of a handheld camera."""
 
@@ -47,18 +35,6 @@ class Shot(TypedDict, total=False):
     yaw: float
     roll: float
     easing: Easing
-
-
-@dataclass(frozen=True)
-class Keyframe:
-    """A camera at a time in seconds: position (world units), angles (degrees), and focal length factor `zoom`."""
-
-    seconds: float
-    position: tuple[float, float, float] = (0.0, 0.0, 0.0)
-    pitch: float = 0.0
-    yaw: float = 0.0
-    roll: float = 0.0
-    zoom: float = 1.0
 
 
 class Moves:
@@ -122,7 +98,7 @@ class Moves:
         cls: type[MovesType], lens: Lens, degrees: float = 40.0, radius: float = 1.0, **shot: Unpack[Shot]
     ) -> MovesType:
         """Circle a subject `radius` ahead on the ground and keep facing it, moving to the right if positive."""
-        _positive("radius", radius)
+        positive("radius", radius)
         timing = _Timing("orbit", shot, degrees=degrees, radius=radius)
         turned = degrees * timing.progress
         angle = torch.deg2rad(turned)
@@ -133,7 +109,7 @@ class Moves:
         cls: type[MovesType], lens: Lens, degrees: float = 45.0, radius: float = 1.0, **shot: Unpack[Shot]
     ) -> MovesType:
         """Drive round a bend of that radius, looking where the path goes; a right bend if positive."""
-        _positive("radius", radius)
+        positive("radius", radius)
         timing = _Timing("arc", shot, degrees=degrees, radius=radius)
         turned = degrees * timing.progress
         angle, side = torch.deg2rad(turned).abs(), math.copysign(1.0, degrees)
@@ -152,8 +128,8 @@ class Moves:
         **shot: Unpack[Shot],
     ) -> MovesType:
         """Circle a subject at `radius` while closing in to `end_radius` and rising by `height`, always facing it."""
-        _positive("radius", radius)
-        _positive("end_radius", end_radius)
+        positive("radius", radius)
+        positive("end_radius", end_radius)
         timing = _Timing("spiral", shot, degrees=degrees, radius=radius, end_radius=end_radius, height=height)
         turned, rise = degrees * timing.progress, height * timing.progress
         angle, distance = torch.deg2rad(turned), radius + (end_radius - radius) * timing.progress
@@ -223,7 +199,7 @@ class Moves:
     @classmethod
     def zoom(cls: type[MovesType], lens: Lens, factor: float = 2.0, **shot: Unpack[Shot]) -> MovesType:
         """Lengthen the focal length by a factor (shorten it below 1) at an even perceived rate; the camera stays."""
-        _positive("factor", factor)
+        positive("factor", factor)
         timing = _Timing("zoom", shot, factor=factor)
         return _rig(cls, zoom_lens(lens, factor**timing.progress), timing)
 
@@ -243,7 +219,7 @@ class Moves:
         timing = _Timing(
             "dolly_zoom", shot, distance=distance, subject_distance=subject_distance, subject_width=subject_width
         )
-        _positive("subject_width", subject_width)
+        positive("subject_width", subject_width)
         if not subject_distance > max(0.0, distance):
             raise ValueError(
                 f"subject_distance must be above 0 and the {distance:g} moved forward, got {subject_distance:g}"
@@ -267,18 +243,14 @@ class Moves:
 
         Angles are interpolated as numbers, so yaw 0 to 720 turns twice.
         """
-        _positive("fps", fps)
-        if not keyframes:
-            raise ValueError("keyframes must hold at least one camera")
-        rows = [[*key.position, key.pitch, key.yaw, key.roll, math.log(key.zoom)] for key in _ordered(keyframes)]
-        values = torch.tensor(rows, dtype=torch.float64)
-        times = torch.tensor([key.seconds for key in keyframes], dtype=torch.float64)
-        count = math.floor(float(times[-1] - times[0]) * fps + 1e-6) + 1
-        at = (times[0] + torch.arange(count) / fps).clamp(max=float(times[-1]))
-        path = smooth_curve(values, times, at) if easing == "smooth" else _eased_path(values, times, at, easing)
-        if values[:, 6].any():
-            lens = zoom_lens(lens, path[:, 6].exp())
-        return cls(pose_matrix(rotation_from_angles(*path[:, 3:6].unbind(-1)), path[:, :3]), lens, fps)
+        positive("fps", fps)
+        check_keyframes(keyframes)
+        first, last = keyframes[0].seconds, keyframes[-1].seconds
+        at = first + torch.arange(math.floor((last - first) * fps + 1e-6) + 1, dtype=torch.float64) / fps
+        c2w, own_lens, zoom = camera_at(keyframes, at.clamp(max=last), easing)
+        if any(key.zoom != 1 for key in keyframes):
+            lens = zoom_lens(lens, zoom)
+        return cls(c2w, own_lens or lens, fps)
 
     @classmethod
     def move(cls: type[MovesType], name: str, lens: Lens, **options: Any) -> MovesType:
@@ -363,12 +335,12 @@ class _Timing:
         self.pitch, self.yaw, self.roll = shot.get("pitch", 0.0), shot.get("yaw", 0.0), shot.get("roll", 0.0)
         for name, amount in {**amounts, "pitch": self.pitch, "yaw": self.yaw, "roll": self.roll}.items():
             if amount is not None:
-                _finite(name, amount)
-        _positive("fps", fps)
+                finite(name, amount)
+        positive("fps", fps)
         if isinstance(frames, bool) or not isinstance(frames, int) or frames < 1:
             raise ValueError(f"frames must be a whole number, at least 1, got {frames!r}")
         self.frames, self.fps = frames, fps
-        self.progress = _easing(shot.get("easing", "linear"))(torch.linspace(0, 1, frames, dtype=torch.float64))
+        self.progress = easing_function(shot.get("easing", "linear"))(torch.linspace(0, 1, frames, dtype=torch.float64))
 
 
 def _rig(
@@ -408,50 +380,9 @@ def _band_limited(channels: int, seconds: Tensor, lowest: float, highest: float,
     return (amplitude[..., None] * (angle.sin() - phase[..., None].sin())).sum(1)
 
 
-def _eased_path(values: Tensor, times: Tensor, at: Tensor, easing: Easing) -> Tensor:
-    if len(times) == 1:
-        return values
-    segment = (torch.searchsorted(times, at, right=True) - 1).clamp(0, len(times) - 2)
-    fraction = (at - times[segment]) / (times[segment + 1] - times[segment])
-    return torch.lerp(values[segment], values[segment + 1], _easing(easing)(fraction)[:, None])
-
-
-def _ordered(keyframes: Sequence[Keyframe]) -> Sequence[Keyframe]:
-    for index, key in enumerate(keyframes):
-        _positive("zoom", key.zoom)
-        for name in ("seconds", "pitch", "yaw", "roll"):
-            _finite(f"{name} of keyframe {index}", getattr(key, name))
-        for value in key.position:
-            _finite(f"position of keyframe {index}", value)
-    for earlier, later in itertools.pairwise(keyframes):
-        if not later.seconds > earlier.seconds:
-            raise ValueError(
-                f"keyframes must be in order of time, got {earlier.seconds:g} s before {later.seconds:g} s"
-            )
-    return keyframes
-
-
-def _easing(easing: Easing) -> Callable[[Tensor], Tensor]:
-    if callable(easing):
-        return easing
-    if easing not in EASINGS:
-        raise ValueError(f"easing must be one of {', '.join(EASINGS)} or a function, got {easing!r}")
-    return EASINGS[easing]
-
-
 def _zoomable(lens: Lens) -> PlanarLens:
     if not isinstance(lens, PlanarLens):
         raise ValueError(f"{lens.kind} has no focal length to zoom")
     if lens.batch_shape:
         raise ValueError(f"zooming starts from one lens, got one of batch shape {tuple(lens.batch_shape)}")
     return lens
-
-
-def _finite(name: str, value: float) -> None:
-    if not isinstance(value, SupportsFloat) or not math.isfinite(value):
-        raise ValueError(f"{name} must be a finite number, got {value!r}")
-
-
-def _positive(name: str, value: float) -> None:
-    if not isinstance(value, SupportsFloat) or not (math.isfinite(value) and value > 0):
-        raise ValueError(f"{name} must be a positive number, got {value!r}")
