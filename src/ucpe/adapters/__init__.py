@@ -7,6 +7,7 @@ from ucpe.adapters.cameractrl import CameraCtrl
 from ucpe.adapters.condition import CameraCondition
 from ucpe.adapters.loading import load_adapter
 from ucpe.adapters.recammaster import ReCamMaster
+from ucpe.adapters.sana_wm import SanaWMCamera
 
 __all__ = [
     "Adapter",
@@ -15,6 +16,7 @@ __all__ = [
     "CameraCondition",
     "CameraCtrl",
     "ReCamMaster",
+    "SanaWMCamera",
     "TokenGrid",
     "backbone_of",
     "load_adapter",

@@ -149,12 +149,7 @@ class Adapter(ModelMixin, ConfigMixin):  # type: ignore[misc]
         """Read an adapter from a directory or the hub."""
         adapter = super().from_pretrained(name, **kwargs)
         if cls.tunes_transformer:
-            file = Path(name, kwargs.get("subfolder") or "", TUNED_FILE)
-            if not Path(name).is_dir():
-                options = ("subfolder", "revision", "token", "cache_dir", "local_files_only")
-                chosen = {option: kwargs[option] for option in options if option in kwargs}
-                file = Path(hf_hub_download(str(name), TUNED_FILE, **chosen))
-            adapter._tuned = load_file(file) if file.exists() else {}
+            adapter._tuned = read_tuned(name, kwargs)
         return adapter
 
     @contextmanager
@@ -298,6 +293,16 @@ class _Camera:
         if device != self.condition.device:
             self.condition = self.condition.to(device)
         return self.condition
+
+
+def read_tuned(name: str | os.PathLike[str], options: dict[str, Any]) -> dict[str, Tensor]:
+    """Weights of the transformer that were saved with an adapter in a folder or on the hub; none if there are none."""
+    file = Path(name, options.get("subfolder") or "", TUNED_FILE)
+    if not Path(name).is_dir():
+        names = ("subfolder", "revision", "token", "cache_dir", "local_files_only")
+        chosen = {option: options[option] for option in names if option in options}
+        file = Path(hf_hub_download(str(name), TUNED_FILE, **chosen))
+    return load_file(file) if file.exists() else {}
 
 
 def as_list(cameras: Trajectory | Sequence[Trajectory]) -> list[Trajectory]:

@@ -132,8 +132,7 @@ class Wan(Backbone):
 
     def call_shape(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[int, TokenGrid]:
         """Batch size and token grid of a call with latents (batch, channels, frames, height, width)."""
-        batch, _, *sizes = first_argument(args, kwargs).shape
-        return batch, TokenGrid(*(size // patch for size, patch in zip(sizes, self.patch_size)))
+        return video_call_shape(first_argument(args, kwargs), self.patch_size)
 
     def add_to_embedding(self, embedded: Tensor, tokens: Tensor) -> Tensor:
         """Add tokens (batch, tokens, width) to the embedded video (batch, width, frames, rows, columns)."""
@@ -221,9 +220,65 @@ class LTX(Backbone):
         return block.attn2, block.attn2
 
 
+@register
+class SanaWM(Backbone):
+    """SANA-WM, whose own camera branch `SanaWMCamera` drives; other adapters may sit beside it."""
+
+    transformer_class = "SanaWMTransformer3DModel"
+    temporal_stride = 8
+    spatial_stride = 32
+
+    @property
+    def width(self) -> int:
+        """Channels of a token."""
+        return self.transformer.config.hidden_size
+
+    @property
+    def heads(self) -> int:
+        """Self-attention heads."""
+        return self.width // self.transformer.config.linear_head_dim
+
+    @property
+    def patch_size(self) -> tuple[int, int, int]:
+        """Latent frames, rows and columns of a token."""
+        return tuple(self.transformer.config.patch_size)
+
+    @property
+    def blocks(self) -> nn.ModuleList:
+        """The transformer's blocks, in order."""
+        return self.transformer.blocks
+
+    @property
+    def embedding(self) -> nn.Module:
+        """The module that turns latents into tokens."""
+        return self.transformer.x_embedder
+
+    def call_shape(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[int, TokenGrid]:
+        """Batch size and token grid of a call with latents (batch, channels, frames, height, width)."""
+        return video_call_shape(first_argument(args, kwargs), self.patch_size)
+
+    def add_to_embedding(self, embedded: Tensor, tokens: Tensor) -> Tensor:
+        """Add tokens (batch, tokens, width) to the embedded video of the same shape."""
+        return embedded + tokens
+
+    def attention(self, block: Any) -> nn.Module:
+        """Self-attention of a block."""
+        return block.attn
+
+    def after_attention(self, block: Any) -> tuple[nn.Module, nn.Module]:
+        """Cross-attention, which has no norm before it."""
+        return block.cross_attn, block.cross_attn
+
+
 def first_argument(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tensor:
     """The hidden states of a call, however they were passed."""
     return args[0] if args else kwargs["hidden_states"]
+
+
+def video_call_shape(latents: Tensor, patch_size: tuple[int, int, int]) -> tuple[int, TokenGrid]:
+    """Batch size and token grid of latents (batch, channels, frames, height, width)."""
+    batch, _, *sizes = latents.shape
+    return batch, TokenGrid(*(size // patch for size, patch in zip(sizes, patch_size)))
 
 
 def with_first_argument(

@@ -139,7 +139,7 @@ class CameraAdapter(Adapter):
 
     def _branch(self, branch: Any, attention: nn.Module, tokens: Tensor) -> Tensor:
         condition = self._condition(tokens, branch.q_proj.weight)
-        backend = getattr(attention.processor, "_attention_backend", None)
+        backend = getattr(getattr(attention, "processor", None), "_attention_backend", None)
         return branch(tokens, condition.operator, condition.features, backend)
 
     def _parallel(

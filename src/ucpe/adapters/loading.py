@@ -9,8 +9,11 @@ from ucpe.adapters.attachment import Adapter
 from ucpe.adapters.camera_adapter import CameraAdapter
 from ucpe.adapters.cameractrl import CameraCtrl
 from ucpe.adapters.recammaster import ReCamMaster
+from ucpe.adapters.sana_wm import SanaWMCamera
 
-KINDS: dict[str, type[Adapter]] = {kind.__name__: kind for kind in (CameraAdapter, ReCamMaster, CameraCtrl)}
+_CLASSES: tuple[type[Adapter], ...] = (CameraAdapter, ReCamMaster, CameraCtrl, SanaWMCamera)
+
+KINDS = {kind.__name__: kind for kind in _CLASSES}
 """Adapter classes by the name their configs carry."""
 
 
