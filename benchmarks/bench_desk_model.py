@@ -80,10 +80,10 @@ def generate(pipe: CameraPipeline, clips: DeskClips, options: argparse.Namespace
             paths,
             image=image,
             seed=chosen,
-            steps=options.steps,
-            guidance=options.guidance,
+            num_inference_steps=options.steps,
+            guidance_scale=options.guidance,
         )
-        for index, path, video in zip(chosen, paths, made):
+        for index, path, video in zip(chosen, paths, made.videos):
             path.save(cameras / f"{index:04d}.json")
             write_video(videos / f"{index:04d}.mp4", video.frames, FPS)
         print(f"{start + len(chosen)}/{len(missing)}", flush=True)

@@ -31,7 +31,7 @@ def main() -> None:
     print(options.prompt)
     for family in track(FAMILIES.values(), "generating"):
         camera = ucpe.Trajectory.pan(family.typical(), degrees=20, frames=17, fps=8, pitch=-6, roll=10)
-        video = pipe(options.prompt, camera, seed=options.seed)
+        video = pipe(options.prompt, camera, seed=options.seed).videos[0]
         write_video(options.output / f"{family.name}.mp4", video.frames, camera.fps)
         videos.append(video)
     preview_sheet(videos, options.output / "demo.png")

@@ -15,4 +15,4 @@ PROMPTS = (
 pipe = ucpe.CameraPipeline.from_pretrained()
 camera = ucpe.Trajectory.roll(ucpe.UCM(xfov=120, xi=0.8), degrees=25, frames=17, fps=8, pitch=-5, roll=-10)
 Path("out").mkdir(exist_ok=True)
-preview_sheet(pipe(PROMPTS, camera, seed=range(4)), "out/same_camera.png")
+preview_sheet(pipe(PROMPTS, camera, seed=range(4)).videos, "out/same_camera.png")

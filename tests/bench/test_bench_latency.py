@@ -52,8 +52,8 @@ class Pipeline:
         self.defaults = SimpleNamespace(frames=5, fps=8.0, steps=2, height=16, width=28, guidance=1.0, text_tokens=8)
         self.calls = []
 
-    def __call__(self, prompt, camera, height, width, steps):
-        self.calls.append(("adapter", self.adapter.attached, len(camera), height, width, steps))
+    def __call__(self, prompt, camera, height, width, num_inference_steps):
+        self.calls.append(("adapter", self.adapter.attached, len(camera), height, width, num_inference_steps))
 
     def pipe(self, num_frames, height, width, num_inference_steps, **rest):
         self.calls.append(("base", self.adapter.attached, num_frames, height, width, num_inference_steps))

@@ -53,7 +53,7 @@ def test_the_desk_model_needs_no_network(monkeypatch):
 
     monkeypatch.setattr(socket.socket, "connect", refuse)
     camera = Trajectory.pan(UCM(xfov=120, xi=0.5), degrees=10, frames=5, fps=8)
-    video = CameraPipeline.from_pretrained()(SCENE, camera, steps=1)
+    video = CameraPipeline.from_pretrained()(SCENE, camera, num_inference_steps=1).videos[0]
     assert video.frames.shape == (5, 64, 112, 3)
 
 
@@ -62,7 +62,7 @@ def test_the_horizon_is_where_pitch_and_roll_put_it(pipe):
     agreement = []
     for seed, (pitch, roll) in enumerate([(-12, 20), (12, -20)]):
         camera = Trajectory.static(FAMILIES["wide"].typical(), frames=5, fps=8, pitch=pitch, roll=roll)
-        frames = pipe(SCENE, camera, seed=seed, steps=8).frames.astype(float)
+        frames = pipe(SCENE, camera, seed=seed, num_inference_steps=8).videos[0].frames.astype(float)
         rays = camera.lens.rays(64, 112, dtype=torch.float64)
         latitude = -(rays.directions @ camera.c2w[0, :3, :3].T)[..., 1].numpy()
         blue = frames[..., 2] > frames[..., 1]
@@ -74,7 +74,9 @@ def test_the_horizon_is_where_pitch_and_roll_put_it(pipe):
 def test_words_change_the_picture(pipe):
     camera = Trajectory.static(UCM(xfov=100, xi=0.3), frames=5, fps=8, pitch=-15)
     ground = {
-        word: pipe(f"a tree on {word}, hills on the horizon, under a clear sky", camera, seed=1, steps=8).frames
+        word: pipe(f"a tree on {word}, hills on the horizon, under a clear sky", camera, seed=1, num_inference_steps=8)
+        .videos[0]
+        .frames
         for word in ("grass", "snow")
     }
     below = {word: frames[:, 40:].reshape(-1, 3).mean(0) for word, frames in ground.items()}
@@ -85,10 +87,11 @@ def test_words_change_the_picture(pipe):
 def test_the_camera_turns_as_told_from_a_given_first_frame(pipe):
     """A pan of 50 degrees to either side, seen by the bundled motion estimator, which is not told the path."""
     lens = FAMILIES["wide"].typical()
-    first = pipe(SCENE, Trajectory.static(lens, frames=5, fps=8, pitch=-5), seed=3, steps=8).frames[0]
+    still = Trajectory.static(lens, frames=5, fps=8, pitch=-5)
+    first = pipe(SCENE, still, seed=3, num_inference_steps=8).videos[0].frames[0]
     for degrees in (-50, 50):
         camera = Trajectory.pan(lens, degrees=degrees, frames=17, fps=8, pitch=-5)
-        video = pipe(SCENE, camera, image=first, seed=4, steps=8)
+        video = pipe(SCENE, camera, image=first, seed=4, num_inference_steps=8).videos[0]
         clip = Clip("pan", video.frames, np.arange(17) / 8)
         error = PROTOCOLS["robust"].evaluate(camera.c2w, DeskMotionEstimator().estimate(clip, lens).c2w, 1.0)["RotErr"]
         still = PROTOCOLS["robust"].evaluate(camera.c2w, camera.c2w[:1].repeat(17, 1, 1), 1.0)["RotErr"]

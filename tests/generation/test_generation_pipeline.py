@@ -6,20 +6,22 @@ import numpy as np
 import pytest
 import torch
 from diffusers import AutoencoderKLWan, FlowMatchEulerDiscreteScheduler, WanPipeline, WanTransformer3DModel
+from diffusers.utils import export_to_video
 
-from ucpe.adapters import CameraAdapter
+from ucpe.adapters import CameraAdapter, ReCamMaster
 from ucpe.generation import CameraPipeline, desk
-from ucpe.generation.pipeline import Defaults
+from ucpe.generation.defaults import Defaults
 from ucpe.generation.preview import preview_sheet
 from ucpe.generation.requests import Request, make_video, read_again, read_list
 from ucpe.lenses import UCM, Pinhole
 from ucpe.trajectories import Trajectory
+from ucpe.video import read_frames
 
 PROMPT = "a red tower on grass"
 DEFAULTS = Defaults(frames=5, fps=8.0, height=32, width=48, steps=2, guidance=2.0, text_tokens=12)
 
 
-def tiny_pipeline(expand_timesteps=True):
+def tiny_pipeline(expand_timesteps=True, placement="parallel"):
     torch.manual_seed(0)
     vae = AutoencoderKLWan(
         base_dim=4, z_dim=4, dim_mult=[1, 1, 1], num_res_blocks=1, temperal_downsample=[True, True], patch_size=2,
@@ -36,7 +38,7 @@ def tiny_pipeline(expand_timesteps=True):
         expand_timesteps=expand_timesteps,
     )  # fmt: skip
     pipe.set_progress_bar_config(disable=True)
-    adapter = CameraAdapter.for_transformer(transformer, compression=1, heads=1, head_dim=24)
+    adapter = CameraAdapter.for_transformer(transformer, compression=1, heads=1, head_dim=24, placement=placement)
     for parameter in adapter.parameters():
         torch.nn.init.normal_(parameter, std=0.2)
     return CameraPipeline(pipe, adapter, DEFAULTS)
@@ -54,7 +56,7 @@ def camera():
 
 @pytest.fixture(scope="module")
 def video(pipeline, camera):
-    return pipeline(PROMPT, camera, seed=3)
+    return pipeline(PROMPT, camera, seed=3).videos[0]
 
 
 def test_a_video_has_the_cameras_frames(video, camera):
@@ -63,19 +65,19 @@ def test_a_video_has_the_cameras_frames(video, camera):
 
 
 def test_same_seed_same_video_and_another_seed_another(pipeline, camera, video):
-    assert np.array_equal(pipeline(PROMPT, camera, seed=3).frames, video.frames)
-    assert not np.array_equal(pipeline(PROMPT, camera, seed=4).frames, video.frames)
+    assert np.array_equal(pipeline(PROMPT, camera, seed=3).videos[0].frames, video.frames)
+    assert not np.array_equal(pipeline(PROMPT, camera, seed=4).videos[0].frames, video.frames)
 
 
 def test_the_lens_and_the_path_change_the_video(pipeline, camera, video):
     for other in (camera.with_lens(Pinhole(xfov=90)), Trajectory.static(camera.lens, frames=5, fps=8, pitch=-10)):
-        assert not np.array_equal(pipeline(PROMPT, other, seed=3).frames, video.frames)
+        assert not np.array_equal(pipeline(PROMPT, other, seed=3).videos[0].frames, video.frames)
 
 
 def test_a_batch_gives_every_video_its_own_camera_and_seed(pipeline, camera, video):
     other = camera.with_lens(Pinhole(xfov=90))
-    batch = pipeline(PROMPT, [camera, other], seed=[3, 5])
-    for entry, alone in zip(batch, (video, pipeline(PROMPT, other, seed=5))):
+    batch = pipeline(PROMPT, [camera, other], seed=[3, 5]).videos
+    for entry, alone in zip(batch, (video, pipeline(PROMPT, other, seed=5).videos[0])):
         difference = np.abs(entry.frames.astype(int) - alone.frames.astype(int))
         assert difference.max() <= 1
 
@@ -90,15 +92,108 @@ def test_a_first_frame_is_kept(pipeline, camera):
 
 def test_progress_is_reported_after_every_step(pipeline, camera):
     seen = []
-    pipeline(PROMPT, camera, steps=3, on_step=lambda done, total: seen.append((done, total)))
+    pipeline(PROMPT, camera, num_inference_steps=3, on_step=lambda done, total: seen.append((done, total)))
     assert seen == [(1, 3), (2, 3), (3, 3)]
+
+
+def test_it_speaks_diffusers_dialect(pipeline, camera, video, tmp_path):
+    output = pipeline(
+        PROMPT, camera=camera, num_frames=5, num_inference_steps=2, guidance_scale=2.0, height=32, width=48,
+        negative_prompt="", generator=torch.Generator().manual_seed(3),
+    )  # fmt: skip
+    assert output.frames.shape == (1, 5, 32, 48, 3) and output[0] is output.frames
+    assert output.frames.min() >= 0 and output.frames.max() <= 1
+    assert np.array_equal(output.videos[0].frames, video.frames)
+    export_to_video(output.frames[0], str(tmp_path / "out.mp4"), fps=8)
+    assert np.corrcoef(read_frames(tmp_path / "out.mp4").ravel(), video.frames.ravel())[0, 1] > 0.5
+    for kind in ("pt", "pil"):
+        other = pipeline(PROMPT, camera, seed=3, output_type=kind)
+        assert np.abs(other.videos[0].frames.astype(int) - video.frames).max() <= 1
+    latents = pipeline(PROMPT, camera, output_type="latent")
+    with pytest.raises(ValueError, match="latents are no pictures"):
+        latents.videos  # noqa: B018
+    assert isinstance(pipeline(PROMPT, camera, return_dict=False), tuple)
+
+
+def test_callbacks_see_and_change_the_latents_and_an_exception_cancels(pipeline, camera, video):
+    seen = []
+
+    def zero(pipe, step, timestep, tensors):
+        seen.append((step, sorted(tensors)))
+        return {"latents": torch.zeros_like(tensors["latents"])}
+
+    changed = pipeline(PROMPT, camera, seed=3, callback_on_step_end=zero)
+    assert seen == [(0, ["latents"]), (1, ["latents"])]
+    assert not np.array_equal(changed.videos[0].frames, video.frames)
+
+    def cancel(done, total):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        pipeline(PROMPT, camera, on_step=cancel)
+    assert np.array_equal(pipeline(PROMPT, camera, seed=3).videos[0].frames, video.frames)
+
+
+def test_what_is_not_here_is_the_diffusers_pipelines(pipeline, camera, video):
+    assert pipeline.vae is pipeline.pipe.vae and pipeline.transformer is pipeline.pipe.transformer
+    scheduler = pipeline.scheduler
+    pipeline.scheduler = FlowMatchEulerDiscreteScheduler(shift=9.0)
+    try:
+        assert pipeline.pipe.scheduler.config.shift == 9.0
+        assert not np.array_equal(pipeline(PROMPT, camera, seed=3).videos[0].frames, video.frames)
+    finally:
+        pipeline.scheduler = scheduler
+    with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
+        pipeline.nonsense  # noqa: B018
+
+
+@pytest.mark.parametrize("placement", ["parallel", "pre", "post"])
+def test_the_users_own_pipeline_still_runs_and_is_as_it_was(camera, placement):
+    arguments = {"num_frames": 5, "height": 32, "width": 48, "num_inference_steps": 1, "max_sequence_length": 12}
+
+    def own(pipe):
+        return pipe(PROMPT, generator=torch.Generator().manual_seed(0), **arguments).frames
+
+    made = tiny_pipeline(placement=placement)
+    attached = own(made.pipe)
+    steered = made(PROMPT, camera, seed=0, num_inference_steps=1, guidance_scale=5.0).frames
+    assert np.array_equal(own(made.pipe), attached) and not np.array_equal(steered, attached)
+    assert np.array_equal(own(made.detach()), attached)
+
+
+def test_an_adapter_that_tuned_the_transformer_says_how_to_detach(camera):
+    pipe = tiny_pipeline().detach()
+    made = CameraPipeline(pipe, ReCamMaster.for_transformer(pipe.transformer), DEFAULTS)
+    with pytest.raises(ValueError, match=r"ReCamMaster is attached.*no camera is set.*detach\(\) first"):
+        pipe(PROMPT, num_frames=5, height=32, width=48, num_inference_steps=1, max_sequence_length=12)
+    assert made(PROMPT, camera).frames.shape == (1, 5, 32, 48, 3)
+
+
+def test_it_moves_casts_and_offloads(camera, video):
+    made = tiny_pipeline().to(dtype=torch.bfloat16, device="cpu")
+    assert {part.dtype for part in (made.transformer, made.vae, made.adapter)} == {torch.bfloat16}
+    made.vae.to(torch.float32)
+    made.vae.enable_tiling()
+    half = made(PROMPT, camera, seed=3).videos[0].frames
+    assert np.abs(half.astype(int) - video.frames).mean() < 4
+    whole = tiny_pipeline()
+    whole.enable_group_offload(onload_device=torch.device("cpu"), offload_type="leaf_level")
+    assert np.array_equal(whole(PROMPT, camera, seed=3).videos[0].frames, video.frames)
+
+
+def test_a_second_expert_without_an_adapter_is_refused():
+    pipe = tiny_pipeline().detach()
+    pipe.register_modules(transformer_2=pipe.transformer)
+    adapter = CameraAdapter.for_transformer(pipe.transformer, compression=1, heads=1, head_dim=24)
+    with pytest.raises(ValueError, match="has 2 transformers that denoise, and 1 adapters are given"):
+        CameraPipeline(pipe, adapter)
 
 
 def test_saved_and_loaded_it_makes_the_same_video(pipeline, camera, video, tmp_path):
     pipeline.save_pretrained(tmp_path / "model")
     loaded = CameraPipeline.from_pretrained(tmp_path / "model")
     assert loaded.defaults == DEFAULTS
-    assert np.array_equal(loaded(PROMPT, camera, seed=3).frames, video.frames)
+    assert np.array_equal(loaded(PROMPT, camera, seed=3).videos[0].frames, video.frames)
 
 
 def test_wrong_combinations_fail_early_and_clearly(pipeline, camera, tmp_path):
@@ -106,6 +201,14 @@ def test_wrong_combinations_fail_early_and_clearly(pipeline, camera, tmp_path):
         pipeline(PROMPT, camera[:4])
     with pytest.raises(ValueError, match=r"height must be a multiple of 16 pixels.*got 40"):
         pipeline(PROMPT, camera, height=40)
+    with pytest.raises(ValueError, match=r"5 frames and num_frames is 9.*resample\(frames=9\)"):
+        pipeline(PROMPT, camera, num_frames=9)
+    with pytest.raises(ValueError, match="no camera given"):
+        pipeline(PROMPT)
+    with pytest.raises(ValueError, match="seed or a generator, not both"):
+        pipeline(PROMPT, camera, seed=1, generator=torch.Generator())
+    with pytest.raises(ValueError, match="instead of num_videos_per_prompt"):
+        pipeline(PROMPT, camera, num_videos_per_prompt=2)
     with pytest.raises(ValueError, match="2 prompts do not fit 3 cameras"):
         pipeline([PROMPT] * 2, [camera] * 3)
     with pytest.raises(ValueError, match=r"equally many frames, got \[1, 5\]"):

@@ -154,8 +154,8 @@ def test_a_model_from_scratch_becomes_a_pipeline_that_generates(make_clips, t2v,
     assert (tmp_path / "run/samples/step-0000002-0.mp4").is_file()
     pipe = CameraPipeline.from_pretrained(folder)
     camera = EncodedClips(_source(clips), BaseModel(recipe), clips / "encoded").source[0].camera
-    video = pipe("a red tower", camera, steps=1)
-    assert video.frames.shape == (17, 64, 112, 3)
+    video = pipe("a red tower", camera, num_inference_steps=1)
+    assert video.frames[0].shape == (17, 64, 112, 3)
     state = json.loads((tmp_path / "run/recipe.json").read_text())
     assert state["train_base"] and state["ema"] == 0.999
 

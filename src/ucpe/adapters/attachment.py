@@ -36,7 +36,7 @@ class Adapter(ModelMixin, ConfigMixin):  # type: ignore[misc]
 
     An adapter is never a submodule of the transformer: it listens through forward hooks, and a transformer saved, moved
     or fine-tuned while one is attached is saved, moved or fine-tuned without it. While attached, every call of
-    the transformer needs a camera:
+    the transformer needs a camera, unless it was attached with `required=False`:
 
         condition = adapter.encode(trajectories, height=480, width=832)
         with adapter.camera(condition):
@@ -52,6 +52,7 @@ class Adapter(ModelMixin, ConfigMixin):  # type: ignore[misc]
         self._handles: list[Any] = []
         self._active: _Camera | None = None
         self._running: _Camera | None = None
+        self._required, self._idle = True, False
         self._checkpoint: Callable[..., Any] | None = None
         self._untuned: dict[str, Tensor] = {}
         self._tuned: dict[str, Tensor] = {}
@@ -92,8 +93,12 @@ class Adapter(ModelMixin, ConfigMixin):  # type: ignore[misc]
         for parameter in self.trainable_parameters(transformer):
             parameter.requires_grad_(True)
 
-    def attach(self: AdapterType, transformer: nn.Module) -> AdapterType:
-        """Let this adapter act on every later call of the transformer, until `detach`."""
+    def attach(self: AdapterType, transformer: nn.Module, required: bool = True) -> AdapterType:
+        """Let this adapter act on every later call of the transformer, until `detach`.
+
+        A call without a camera is an error; with `required=False` it is the transformer's own, as if nothing were
+        attached (an error still where the adapter changed the transformer's weights).
+        """
         backbone = backbone_of(transformer)
         transformer = backbone.transformer
         if self._backbone is not None:
@@ -104,7 +109,7 @@ class Adapter(ModelMixin, ConfigMixin):  # type: ignore[misc]
             )
         self._check_fit(backbone)
         self._tune(transformer)
-        self._backbone = backbone
+        self._backbone, self._required = backbone, required
         self._handles = [
             transformer.register_forward_pre_hook(self._open_call, with_kwargs=True),
             transformer.register_forward_hook(self._close_call, always_call=True),
@@ -231,11 +236,15 @@ class Adapter(ModelMixin, ConfigMixin):  # type: ignore[misc]
             "_handles": [],
             "_active": None,
             "_running": None,
+            "_idle": False,
             "_untuned": {},
         }
         return {**self.__dict__, **unattached}
 
     def _open_call(self, transformer: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        self._idle = self._active is None and not (self._required or self.tunes_transformer)
+        if self._idle:
+            return
         if self._active is None:
             raise ValueError(
                 f"a {type(self).__name__} is attached to this transformer but no camera is set: call it inside "
@@ -251,7 +260,7 @@ class Adapter(ModelMixin, ConfigMixin):  # type: ignore[misc]
             )
 
     def _close_call(self, transformer: nn.Module, args: tuple[Any, ...], output: Any) -> None:
-        self._running = None
+        self._running, self._idle = None, False
         if self._checkpoint is not None:
             transformer._gradient_checkpointing_func = self._checkpoint  # type: ignore[assignment]
             self._checkpoint = None

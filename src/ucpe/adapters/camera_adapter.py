@@ -145,11 +145,13 @@ class CameraAdapter(Adapter):
     def _parallel(
         self, branch: nn.Module, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any
     ) -> Any:
-        return add_to_first(output, self._branch(branch, module, first_argument(args, kwargs)))
+        return None if self._idle else add_to_first(output, self._branch(branch, module, first_argument(args, kwargs)))
 
     def _pre(
         self, branch: nn.Module, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    ) -> tuple[tuple[Any, ...], dict[str, Any]] | None:
+        if self._idle:
+            return None
         tokens = first_argument(args, kwargs)
         return with_first_argument(args, kwargs, tokens + self._branch(branch, module, tokens))
 
@@ -197,14 +199,15 @@ class _Post:
         self.added: Tensor | None = None
 
     def before(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if self.adapter._idle:
+            return None
         tokens = first_argument(args, kwargs)
         self.added = self.adapter._branch(self.branch, self.attention, tokens)
         return with_first_argument(args, kwargs, tokens + self.added)
 
     def after(self, module: nn.Module, args: tuple[Any, ...], output: Any) -> Any:
         added, self.added = self.added, None
-        assert added is not None
-        return add_to_first(output, added)
+        return None if added is None else add_to_first(output, added)
 
 
 def head_layout(width: int, base_heads: int, compression: int) -> tuple[int, int]:

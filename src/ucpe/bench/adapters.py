@@ -36,8 +36,7 @@ from ucpe.bench.generated_videos import MODES, PROTOCOL, video_path
 from ucpe.bench.runs import Budget, Progress, Record, Run, RunFolder, each, key_of, run_all
 from ucpe.files import atomic_file
 from ucpe.generation import CameraPipeline, desk
-from ucpe.generation.loading import load_quietly
-from ucpe.generation.pipeline import ADAPTER_FOLDER
+from ucpe.generation.loading import ADAPTER_FOLDER, load_quietly
 from ucpe.synthesis.desk_clips import CLIPS_PER_SHARD, VALIDATION_SEED, render_shard, shard_paths
 from ucpe.training.base_models import BaseModel, find_folder
 from ucpe.training.clips import DeskClipFiles, file_fingerprint

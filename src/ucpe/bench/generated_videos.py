@@ -59,8 +59,9 @@ def generate(
         chosen = missing[start : start + size]
         cameras = [clips[index].camera for index in chosen]
         image = clips.video(chosen[0], FRAMES, HEIGHT, WIDTH)[0].numpy() if first_frame else None
-        made = pipe([clips[index].caption for index in chosen], cameras, image=image, seed=chosen, steps=steps)
-        for index, camera, video in zip(chosen, cameras, made):
+        captions = [clips[index].caption for index in chosen]
+        made = pipe(captions, cameras, image=image, seed=chosen, num_inference_steps=steps)
+        for index, camera, video in zip(chosen, cameras, made.videos):
             write_video(video_path(folder, index), video.frames, camera.fps)
 
 

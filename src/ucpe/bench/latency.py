@@ -84,7 +84,7 @@ def measure_latency(
     camera = Trajectory.orbit(DEFAULT_LENS, degrees=30, frames=frames, fps=defaults.fps)
 
     def with_adapter() -> None:
-        pipeline(PROMPT, camera=camera, height=height, width=width, steps=steps)
+        pipeline(PROMPT, camera=camera, height=height, width=width, num_inference_steps=steps)
 
     def without_adapter() -> None:
         pipeline.pipe(
@@ -95,7 +95,7 @@ def measure_latency(
             num_frames=frames,
             num_inference_steps=steps,
             guidance_scale=defaults.guidance,
-            max_sequence_length=defaults.text_tokens,
+            max_sequence_length=defaults.text_tokens or 512,
             generator=torch.Generator("cpu").manual_seed(0),
             output_type="np",
         )

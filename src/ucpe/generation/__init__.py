@@ -1,5 +1,6 @@
 """Prompt + camera (+ image) -> video: the pipeline, and the small model that ships with the package."""
 
-from ucpe.generation.pipeline import CameraPipeline, CameraVideo
+from ucpe.generation.defaults import Defaults
+from ucpe.generation.pipeline import CameraPipeline, CameraPipelineOutput, CameraVideo
 
-__all__ = ["CameraPipeline", "CameraVideo"]
+__all__ = ["CameraPipeline", "CameraPipelineOutput", "CameraVideo", "Defaults"]

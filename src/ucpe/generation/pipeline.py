@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from diffusers.utils import BaseOutput
 
-from ucpe.adapters import Adapter, load_adapter
-from ucpe.generation import desk
+from ucpe.adapters import Adapter
+from ucpe.generation.defaults import Defaults
+from ucpe.generation.families import family_of
+from ucpe.generation.loading import ADAPTER_FOLDER, load_model
 from ucpe.trajectories import Trajectory
-
-ADAPTER_FOLDER = "camera_adapter"
-"""Folder of the adapter inside a pipeline folder."""
-
-DEFAULTS_FILE = "generation.json"
-"""File in a pipeline folder with its size, steps and guidance, where they differ from Wan's."""
 
 
 @dataclass(frozen=True)
@@ -31,34 +28,45 @@ class CameraVideo:
     prompt: str
 
 
-@dataclass(frozen=True)
-class Defaults:
-    """What a model is at its best with, where the caller does not say."""
+@dataclass
+class CameraPipelineOutput(BaseOutput):  # type: ignore[misc]
+    """Generated videos: `frames[0]` is the first, as diffusers gives it for the `output_type`; see also `videos`."""
 
-    frames: int = 81
-    fps: float = 16.0
-    height: int = 480
-    width: int = 832
-    steps: int = 50
-    guidance: float = 5.0
-    text_tokens: int = 512
+    frames: Any  # "np": (videos, N, H, W, 3) from 0 to 1; "pt": (videos, N, 3, H, W); "pil": lists; "latent"
+    cameras: list[Trajectory]
+    prompts: list[str]
 
-    def save(self, folder: str | Path) -> None:
-        """Write them into a pipeline folder."""
-        (Path(folder) / DEFAULTS_FILE).write_text(json.dumps(asdict(self), indent=2))
+    @property
+    def videos(self) -> list[CameraVideo]:
+        """Every video as uint8 frames (N, H, W, 3) with its camera and prompt."""
+        return [
+            CameraVideo(_bytes(frames), camera, prompt)
+            for frames, camera, prompt in zip(self.frames, self.cameras, self.prompts)
+        ]
 
 
 class CameraPipeline:
-    """A text (and image) to video pipeline of diffusers with a camera adapter attached to its transformer.
+    """A video pipeline of diffusers whose transformers follow a camera.
 
-    `pipe` is the diffusers pipeline itself: move it, offload it, compile it or load a LoRA into it as usual.
+    `pipe` is the diffusers pipeline itself, and whatever is not here is taken from it: `to`, `vae.enable_tiling()`,
+    `enable_model_cpu_offload()`, `load_lora_weights(...)`, `scheduler = ...` work as they do there. This is a holder
+    and no subclass of `DiffusionPipeline`: one class then drives every family of pipelines, and a pipeline that a
+    user made stays as it is, so that calling it generates without a camera.
     """
 
-    def __init__(self, pipe: Any, adapter: Adapter, defaults: Defaults | None = None):
+    def __init__(self, pipe: Any, adapter: Adapter | Sequence[Adapter], defaults: Defaults | None = None):
         self.pipe = pipe
-        self.adapter = adapter
+        self.adapters = [adapter] if isinstance(adapter, Adapter) else list(adapter)
         self.defaults = defaults or Defaults()
-        adapter.attach(pipe.transformer)
+        self.family = family_of(pipe)
+        denoisers = self.family.denoisers(pipe)
+        if len(denoisers) != len(self.adapters):
+            raise ValueError(
+                f"{type(pipe).__name__} has {len(denoisers)} transformers that denoise, and {len(self.adapters)} "
+                "adapters are given: each needs its own"
+            )
+        for one, denoiser in zip(self.adapters, denoisers):
+            one.attach(denoiser, required=False)
 
     @classmethod
     def from_pretrained(
@@ -68,144 +76,166 @@ class CameraPipeline:
 
         Options go to diffusers' `DiffusionPipeline.from_pretrained` (`torch_dtype`, `device_map`, ...).
         """
-        from diffusers import DiffusionPipeline
-
-        if model is None:
-            model = desk.WEIGHTS
-            if not model.is_dir():
-                raise OSError("this install has no desk model: train one with `ucpe train desk-model`, or name a model")
-        if adapter is None:
-            adapter = Path(model) / ADAPTER_FOLDER
-            if not adapter.is_dir():
-                raise ValueError(
-                    f"{model} has no folder {ADAPTER_FOLDER}: name the adapter's folder or hub id as `adapter`"
-                )
-        try:
-            pipe = DiffusionPipeline.from_pretrained(str(model), **options)
-        except OSError as error:
-            raise OSError(
-                f"cannot load the model {model}: {_first_line(error)}\nDownload it where there is a network "
-                f"(`hf download {model} --local-dir FOLDER`), and give that folder as the model."
-            ) from None
-        pipe.set_progress_bar_config(disable=True)
-        return cls(pipe, load_adapter(adapter), _read_defaults(Path(model)))
+        return cls(*load_model(model, adapter, **options))
 
     def save_pretrained(self, folder: str | Path) -> None:
-        """Write model and adapter into one folder that `from_pretrained` reads."""
+        """Write model, adapters and defaults into one folder that `from_pretrained` reads."""
         self.pipe.save_pretrained(folder)
-        self.adapter.save_pretrained(Path(folder) / ADAPTER_FOLDER)
+        for index, adapter in enumerate(self.adapters):
+            adapter.save_pretrained(Path(folder) / (f"{ADAPTER_FOLDER}_{index + 1}" if index else ADAPTER_FOLDER))
         self.defaults.save(folder)
 
     @property
-    def transformer(self) -> Any:
-        """The transformer that the adapter steers."""
-        return self.pipe.transformer
+    def adapter(self) -> Adapter:
+        """The adapter of the first (mostly the only) transformer."""
+        return self.adapters[0]
 
-    def to(self, *args: Any) -> CameraPipeline:
-        """Move model and adapter to a device or dtype."""
-        self.pipe.to(*args)
-        self.adapter.to(*args)
+    def to(self, *args: Any, **kwargs: Any) -> CameraPipeline:
+        """Move model and adapters to a device or dtype."""
+        for part in (self.pipe, *self.adapters):
+            part.to(*args, **kwargs)
         return self
+
+    def detach(self) -> Any:
+        """Take the adapters out again and return the diffusers pipeline as it was."""
+        for adapter in self.adapters:
+            adapter.detach()
+        return self.pipe
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "pipe":
+            raise AttributeError(name)
+        return getattr(self.pipe, name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        """A component (`scheduler`, `vae`, ...) is set where it is used: in the diffusers pipeline."""
+        if "pipe" in self.__dict__ and name in self.pipe.components:
+            setattr(self.pipe, name, value)
+        else:
+            super().__setattr__(name, value)
 
     def __call__(
         self,
-        prompt: str | Sequence[str],
-        camera: Trajectory | Sequence[Trajectory],
+        prompt: str | Sequence[str] | None = None,
+        camera: Trajectory | Sequence[Trajectory] | None = None,
         *,
         image: Any = None,
-        negative_prompt: str | None = None,
+        negative_prompt: str | Sequence[str] | None = None,
         height: int | None = None,
         width: int | None = None,
-        steps: int | None = None,
-        guidance: float | None = None,
-        seed: int | Sequence[int] = 0,
+        num_frames: int | None = None,
+        num_inference_steps: int | None = None,
+        guidance_scale: float | None = None,
+        generator: torch.Generator | list[torch.Generator] | None = None,
+        seed: int | Sequence[int] | None = None,
+        output_type: str = "np",
+        return_dict: bool = True,
+        callback_on_step_end: Any = None,
         on_step: Callable[[int, int], None] | None = None,
+        **others: Any,
     ) -> Any:
-        """Video(s) of the prompt(s) seen by the camera(s): a `CameraVideo`, or a list for several prompts or cameras.
+        """Videos of the prompts seen by the cameras, a `CameraPipelineOutput`; one of either serves all of the other.
 
-        `image` is the first frame (PIL or uint8 (H, W, 3)), for models that take one. `seed` fixes the noise of each
-        video, whatever the batch. `on_step(done, total)` is called after every denoising step.
+        `image` is the first frame (PIL or uint8 (H, W, 3)), for models that take one. `seed` (0 unless a `generator` is
+        given) fixes the noise of each video, whatever the batch. `on_step(done, total)` is called after every denoising
+        step; an exception raised there, or in `callback_on_step_end`, cancels. All else is as in diffusers, whose
+        pipeline gets the `others` as they are.
         """
-        single = isinstance(prompt, str) and isinstance(camera, Trajectory)
-        prompts, cameras = _paired(prompt, camera)
+        prompts, cameras = _paired(prompt, camera, others)
         height, width = height or self.defaults.height, width or self.defaults.width
-        frames = self._check(cameras, height, width)
-        steps = steps or self.defaults.steps
-        seeds = [seed] * len(prompts) if isinstance(seed, int) else list(seed)
-        if len(seeds) != len(prompts):
-            raise ValueError(f"{len(seeds)} seeds do not fit {len(prompts)} videos: give one seed, or one for each")
-        generators = [torch.Generator("cpu").manual_seed(number) for number in seeds]
+        steps = num_inference_steps or self.defaults.steps
 
         def after_step(pipe: Any, index: int, timestep: Any, tensors: dict[str, Any]) -> dict[str, Any]:
+            changed = callback_on_step_end(pipe, index, timestep, tensors) if callback_on_step_end else {}
             if on_step is not None:
                 on_step(index + 1, steps)
-            return {}
+            return changed
 
         arguments: dict[str, Any] = {
             "prompt": prompts,
-            "negative_prompt": [negative_prompt or ""] * len(prompts),
+            "negative_prompt": _one_each(negative_prompt or self.defaults.negative, len(prompts)),
             "height": height,
             "width": width,
-            "num_frames": frames,
+            "num_frames": self._frames(cameras, num_frames),
             "num_inference_steps": steps,
-            "guidance_scale": self.defaults.guidance if guidance is None else guidance,
-            "generator": generators if len(generators) > 1 else generators[0],
-            "max_sequence_length": self.defaults.text_tokens,
+            "guidance_scale": self.defaults.guidance if guidance_scale is None else guidance_scale,
+            "generator": _generators(generator, seed, len(prompts)),
+            "output_type": output_type,
             "callback_on_step_end": after_step,
-            "output_type": "np",
         }
-        condition = self.adapter.encode(cameras, height, width)
-        with torch.no_grad(), self.adapter.camera(condition):
-            output = self._pipe_for(image)(**arguments, **({} if image is None else {"image": _picture(image)}))
-        videos = [
-            CameraVideo(np.round(video * 255).astype(np.uint8), camera, text)
-            for video, camera, text in zip(output.frames, cameras, prompts)
-        ]
-        return videos[0] if single else videos
+        if hasattr(callback_on_step_end, "tensor_inputs"):
+            arguments["callback_on_step_end_tensor_inputs"] = callback_on_step_end.tensor_inputs
+        if self.defaults.text_tokens is not None:
+            arguments["max_sequence_length"] = self.defaults.text_tokens
+        replaced = {name: None for name in ("prompt", "negative_prompt") if f"{name}_embeds" in others}
+        with torch.no_grad(), ExitStack() as held:
+            for adapter in self.adapters:
+                held.enter_context(adapter.camera(adapter.encode(cameras, height, width)))
+            videos = self.family.run(self.pipe, cameras, _picture(image), {**arguments, **replaced, **others})
+        return CameraPipelineOutput(videos, cameras, prompts) if return_dict else (videos,)
 
-    def _check(self, cameras: list[Trajectory], height: int, width: int) -> int:
+    def _frames(self, cameras: list[Trajectory], num_frames: int | None) -> int:
+        """Length of the videos, after checking that the cameras and the model can have it."""
         lengths = {len(camera) for camera in cameras}
         if len(lengths) > 1:
             raise ValueError(f"the cameras of a batch need equally many frames, got {sorted(lengths)}: resample them")
         frames = lengths.pop()
-        stride = self.pipe.vae_scale_factor_temporal
-        if frames % stride != 1:
-            lower, upper = (frames - 1) // stride * stride + 1, (frames - 1) // stride * stride + 1 + stride
+        if num_frames is not None and num_frames != frames:
             raise ValueError(
-                f"the camera has {frames} frames; the model makes {stride} n + 1 (such as {lower} or {upper}): "
-                f"use camera.resample(frames={upper})"
+                f"the camera has {frames} frames and num_frames is {num_frames}: leave num_frames out, or use "
+                f"camera.resample(frames={num_frames})"
             )
+        stride = self.adapter.config["temporal_stride"]
+        check_frames(frames, stride, "use camera.resample(frames={upper})")
         return frames
 
-    def _pipe_for(self, image: Any) -> Any:
-        """The diffusers pipeline for this call: the loaded one, or its image (or text) sibling on the same weights."""
-        from diffusers import WanImageToVideoPipeline, WanPipeline
 
-        takes_image = isinstance(self.pipe, WanImageToVideoPipeline)
-        if image is None and takes_image and not self.pipe.config.expand_timesteps:
-            raise ValueError(f"{type(self.pipe).__name__} needs a first frame: give an image")
-        wanted = WanImageToVideoPipeline if image is not None else WanPipeline
-        if isinstance(self.pipe, wanted) or (image is None and not takes_image):
-            return self.pipe
-        if not getattr(self.pipe.config, "expand_timesteps", False):
-            raise ValueError(f"{type(self.pipe).__name__} makes video from text alone: leave the image out")
-        names = ("tokenizer", "text_encoder", "vae", "scheduler", "transformer")
-        sibling: Any = wanted(**{name: getattr(self.pipe, name) for name in names}, expand_timesteps=True)
-        sibling.set_progress_bar_config(disable=True)
-        return sibling
+def check_frames(frames: int, stride: int, remedy: str) -> None:
+    """ValueError unless an autoencoder with that temporal stride makes that many frames."""
+    if frames % stride != 1:
+        lower = (frames - 1) // stride * stride + 1
+        raise ValueError(
+            f"the camera has {frames} frames; the model makes {stride} n + 1 (such as {lower} or {lower + stride}): "
+            + remedy.format(lower=lower, upper=lower + stride)
+        )
 
 
 def _paired(
-    prompt: str | Sequence[str], camera: Trajectory | Sequence[Trajectory]
+    prompt: str | Sequence[str] | None, camera: Trajectory | Sequence[Trajectory] | None, others: dict[str, Any]
 ) -> tuple[list[str], list[Trajectory]]:
-    prompts = [prompt] if isinstance(prompt, str) else list(prompt)
+    if prompt is None and others.get("prompt_embeds") is not None:
+        prompt = [""] * len(others["prompt_embeds"])
+    if camera is None:
+        raise ValueError("no camera given: pass camera=, or call the diffusers pipeline (.pipe) to do without one")
+    if others.get("num_videos_per_prompt", 1) != 1:
+        raise ValueError("instead of num_videos_per_prompt give several cameras, as camera=[camera] * 2, seed=[0, 1]")
+    prompts = [prompt] if isinstance(prompt, str) else list(prompt or [])
     cameras = [camera] if isinstance(camera, Trajectory) else list(camera)
-    if len(prompts) != len(cameras) and 1 not in (len(prompts), len(cameras)):
-        raise ValueError(f"{len(prompts)} prompts do not fit {len(cameras)} cameras: give as many, or one of either")
     if not prompts or not cameras:
         raise ValueError("no prompt or no camera given")
+    if len(prompts) != len(cameras) and 1 not in (len(prompts), len(cameras)):
+        raise ValueError(f"{len(prompts)} prompts do not fit {len(cameras)} cameras: give as many, or one of either")
     count = max(len(prompts), len(cameras))
     return prompts * (count // len(prompts)), cameras * (count // len(cameras))
+
+
+def _one_each(text: str | Sequence[str], count: int) -> list[str]:
+    texts = [text] * count if isinstance(text, str) else list(text)
+    if len(texts) != count:
+        raise ValueError(f"{len(texts)} negative prompts do not fit {count} videos: give one, or one for each")
+    return texts
+
+
+def _generators(generator: Any, seed: int | Sequence[int] | None, count: int) -> Any:
+    if generator is not None:
+        if seed is not None:
+            raise ValueError("give a seed or a generator, not both")
+        return generator
+    seeds = [seed or 0] * count if seed is None or isinstance(seed, int) else list(seed)
+    if len(seeds) != count:
+        raise ValueError(f"{len(seeds)} seeds do not fit {count} videos: give one seed, or one for each")
+    generators = [torch.Generator("cpu").manual_seed(number) for number in seeds]
+    return generators if count > 1 else generators[0]
 
 
 def _picture(image: Any) -> Any:
@@ -214,10 +244,12 @@ def _picture(image: Any) -> Any:
     return Image.fromarray(image) if isinstance(image, np.ndarray) else image
 
 
-def _read_defaults(folder: Path) -> Defaults:
-    path = folder / DEFAULTS_FILE
-    return Defaults(**json.loads(path.read_text())) if path.is_file() else Defaults()
-
-
-def _first_line(error: Exception) -> str:
-    return str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+def _bytes(frames: Any) -> np.ndarray:
+    """A video of diffusers as uint8 (N, H, W, 3)."""
+    if isinstance(frames, list):
+        return np.stack([np.asarray(frame) for frame in frames])
+    if isinstance(frames, torch.Tensor):
+        if frames.ndim != 4 or frames.shape[1] != 3:
+            raise ValueError('latents are no pictures: generate with output_type "np", "pt" or "pil"')
+        frames = frames.float().movedim(1, -1).cpu().numpy()
+    return np.round(frames * 255).astype(np.uint8)

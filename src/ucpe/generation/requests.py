@@ -69,11 +69,11 @@ def make_video(
         negative_prompt=request.negative,
         height=request.height,
         width=request.width,
-        steps=request.steps,
-        guidance=request.guidance,
+        num_inference_steps=request.steps,
+        guidance_scale=request.guidance,
         seed=request.seed,
         on_step=on_step,
-    )
+    ).videos[0]
     path.parent.mkdir(parents=True, exist_ok=True)
     write_video(path, video.frames, request.camera.fps)
     written = {"video": path, "record": path.with_suffix(".json")}

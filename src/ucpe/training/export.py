@@ -43,7 +43,7 @@ def video_sampler(
                 image = clips.source.video(number, recipe.frames, recipe.height, recipe.width)[0].numpy()
             with torch.autocast(device.type, DTYPES[recipe.precision], enabled=recipe.precision != "no"):
                 video = pipe(clip.caption, camera, image=image, height=recipe.height, width=recipe.width, seed=index)
-            write_video(output / SAMPLES / f"step-{step:07d}-{index}.mp4", video.frames, camera.fps)
+            write_video(output / SAMPLES / f"step-{step:07d}-{index}.mp4", video.videos[0].frames, camera.fps)
 
     return sample
 
@@ -86,7 +86,7 @@ def wan_pipeline(recipe: Recipe, model: BaseModel, denoiser: Denoiser) -> Any:
 
 def generation_defaults(recipe: Recipe) -> Any:
     """What a model trained by a recipe is generated with."""
-    from ucpe.generation.pipeline import Defaults
+    from ucpe.generation.defaults import Defaults
 
     return Defaults(
         frames=recipe.frames,

@@ -1,0 +1,64 @@
+"""What a model is at its best with, and what it was trained on: a file in its folder."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Any
+
+DEFAULTS_FILE = "generation.json"
+"""File in a pipeline folder with what differs from Wan's."""
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What training showed a model; None where that is not known. Beyond them is extrapolation."""
+
+    pitch: float | None = None
+    """Degrees up or down, at the first frame."""
+    roll: float | None = None
+    """Degrees to either side, at the first frame."""
+    turn: float | None = None
+    """Degrees between the first and any other frame."""
+    travel: float | None = None
+    """Near-plane depths from the first position."""
+    min_xfov: float | None = None
+    max_xfov: float | None = None
+
+
+@dataclass(frozen=True)
+class Defaults:
+    """What a model is generated with where the caller does not say, and the limits of its training."""
+
+    frames: int = 81
+    fps: float = 16.0
+    height: int = 480
+    width: int = 832
+    steps: int = 50
+    guidance: float = 5.0
+    text_tokens: int | None = None
+    """Maximum prompt length in tokens; None leaves it to diffusers."""
+    negative: str = ""
+    scheduler: str | None = None
+    """See `ucpe.generation.setup.SCHEDULERS`; None keeps the one in the model's folder."""
+    shift: float | None = None
+    """Of the scheduler's noise levels; None keeps the model's own."""
+    limits: Limits = Limits()
+
+    def save(self, folder: str | Path) -> None:
+        """Write them into a pipeline folder."""
+        (Path(folder) / DEFAULTS_FILE).write_text(json.dumps(asdict(self), indent=2) + "\n")
+
+    @classmethod
+    def load(cls, folder: str | Path) -> Defaults:
+        """Those in a pipeline folder; Wan's where it has none."""
+        path = Path(folder) / DEFAULTS_FILE
+        if not path.is_file():
+            return cls()
+        try:
+            values: dict[str, Any] = json.loads(path.read_text())
+            return cls(**{**values, "limits": Limits(**values.get("limits", {}))})
+        except (TypeError, AttributeError, json.JSONDecodeError) as error:
+            known = ", ".join(field.name for field in fields(cls))
+            raise ValueError(f"{path}: expected a JSON object with some of {known} ({error})") from None
