@@ -1,0 +1,17 @@
+"""Where and how long work runs, as every command asks it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class WorkOptions:
+    """Where and how long work runs."""
+
+    workers: int | None = None
+    """Processes on this machine [default: 1], or workers on a cluster [default: as many as fit]."""
+    engine: str = "local"
+    """local; ray, which joins the cluster of RAY_ADDRESS or starts one on this machine; or ray://HOST:PORT."""
+    retry_failed: bool = False
+    """Try again what failed before."""

@@ -1,0 +1,149 @@
+"""Runs a stage over items: skips what is there, retries what crashed, sets aside what failed, stops when asked."""
+
+from __future__ import annotations
+
+import signal
+import sys
+import threading
+from collections import Counter, deque
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from ucpe.work.pools import Inline, Pool, Processes, Threads
+from ucpe.work.progress import Progress
+from ucpe.work.quarantine import Quarantine
+from ucpe.work.stages import Item, Stage
+
+RETRIES = 2
+"""How often an item is tried again whose worker died."""
+
+
+class Stopped(KeyboardInterrupt):
+    """The run was asked to stop (Ctrl-C, SIGTERM) and did, in order; the message says how far it came."""
+
+
+@dataclass(frozen=True)
+class Done:
+    """What became of an item."""
+
+    item: Item
+    part: Any = None
+    reason: str = ""
+    """Why it failed; "" if it did not."""
+    before: bool = False
+    """Whether this was known before this run."""
+
+
+def run(
+    stage: Stage,
+    items: Sequence[Item],
+    *,
+    workers: int | None = None,
+    engine: str = "local",
+    quarantine: Quarantine | None = None,
+    retry_failed: bool = False,
+    progress: Progress | None = None,
+    goes_on: Callable[[], bool] = lambda: True,
+) -> Iterator[Done]:
+    """Every item with its part, or why it failed, as they finish; first those that are known from before.
+
+    An item that failed is kept in `quarantine` and only tried again with `retry_failed`, or when its fingerprint
+    changes; without a quarantine the first failure is raised. No item is begun once `goes_on()` is false. Ctrl-C or
+    SIGTERM lets running items finish and raises `Stopped`; the second one stops at once.
+    """
+    if workers is not None and workers < 1:
+        raise ValueError(f"workers must be at least 1, got {workers}")
+    if repeated := [name for name, count in Counter(item.id for item in items).items() if count > 1]:
+        raise ValueError(f"items need different ids; several are called {repeated[0]!r}")
+    total, finished, failed = len(items), 0, 0
+
+    def note(done: Done) -> Done:
+        nonlocal finished, failed
+        finished, failed = finished + 1, failed + bool(done.reason)
+        if quarantine is not None and not done.before:
+            quarantine.remove(done.item) if not done.reason else quarantine.add(done.item, done.reason)
+        if progress is not None:
+            progress(stage.name, finished, total)
+        return done
+
+    waiting: deque[Item] = deque()
+    crashes: Counter[str] = Counter()
+    running = 0
+    try:
+        for item in items:
+            part = stage.find(item)
+            reason = quarantine.reason(item) if quarantine is not None else None
+            if part is not None:
+                if quarantine is not None:
+                    quarantine.remove(item)
+                yield note(Done(item, part, before=True))
+            elif reason is not None and not retry_failed:
+                yield note(Done(item, reason=reason, before=True))
+            else:
+                waiting.append(item)
+        if not waiting:
+            return
+        with _stopping() as asked, closing(open_pool(stage, len(waiting), workers, engine)) as pool:
+            while waiting or running:
+                if waiting and pool.free and not asked.is_set() and goes_on():
+                    pool.submit(waiting.popleft())
+                    running += 1
+                    continue
+                if not running and (pool.free or asked.is_set()):
+                    break
+                for item, outcome in pool.wait():
+                    running -= 1
+                    crashes[item.id] += outcome.crashed
+                    if outcome.crashed and crashes[item.id] <= RETRIES:
+                        waiting.appendleft(item)
+                        continue
+                    if outcome.error is not None and quarantine is None:
+                        raise outcome.error
+                    yield note(Done(item, outcome.part, outcome.reason))
+            if waiting and asked.is_set():
+                raise Stopped(
+                    f"stopped, {finished} of {total} {stage.name} done"
+                    + (f" ({failed} failed)" if failed else "")
+                    + "; the same command continues"
+                )
+    finally:
+        if quarantine is not None:
+            quarantine.tidy()
+
+
+def open_pool(stage: Stage, items: int, workers: int | None, engine: str) -> Pool:
+    """The workers that an engine offers for a number of items."""
+    if engine == "ray" or engine.startswith("ray://"):
+        from ucpe.work.cluster import Actors
+
+        return Actors(stage, items, workers, engine)
+    if engine != "local":
+        raise ValueError(f"no engine {engine!r}; there are local, ray and ray://HOST:PORT")
+    workers = min(workers or 1, items)
+    if stage.waits:
+        return Threads(stage, workers)
+    return Inline(stage) if workers == 1 else Processes(stage, workers)
+
+
+@contextmanager
+def _stopping() -> Iterator[threading.Event]:
+    """An event that the first Ctrl-C or SIGTERM sets; the second raises Stopped where it comes."""
+    asked = threading.Event()
+    if threading.current_thread() is not threading.main_thread():
+        yield asked
+        return
+
+    def stop(number: int, frame: Any) -> None:
+        if asked.is_set():
+            raise Stopped("stopped at once; the same command continues")
+        asked.set()
+        print("\nstopping when the running items are done; once more stops at once", file=sys.stderr, flush=True)
+
+    before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield asked
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
