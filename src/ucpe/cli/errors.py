@@ -45,8 +45,8 @@ def one_line_errors(command: str, debug: bool = False) -> Iterator[None]:
         try:
             yield
             sys.stdout.flush()
-        except KeyboardInterrupt:
-            _leave(f"{command}: stopped", INTERRUPTED)
+        except KeyboardInterrupt as stop:
+            _leave(f"{command}: {str(stop) or 'stopped'}", INTERRUPTED)
         except Exception as error:
             if isinstance(error, BrokenPipeError) and _nobody_reads():
                 _drop_unwritten()
