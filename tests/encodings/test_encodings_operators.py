@@ -206,7 +206,7 @@ class TestHandling:
         for part in (slice(0, 20), slice(20, 60), slice(7, 33), slice(1, 60, 3)):
             piece = camera_attention(query[..., part, :], key, value, operator.tokens(part), operator)
             torch.testing.assert_close(piece, whole[..., part, :], atol=1e-5, rtol=1e-5)
-        assert len(operator.tokens(slice(7, 33))) == 26
+        assert operator.tokens(slice(7, 33)).token_count == 26
 
     def test_indexing_along_the_batch(self, poses):
         operator = camera_operator("ucpe", UCM(xfov=200, xi=2.3), poses(2, 3, 2), 4, 4, HEAD_DIM)
@@ -361,10 +361,10 @@ def test_lenses_and_poses_broadcast_to_one_set_of_cameras(encoding):
     pose = torch.eye(4, dtype=torch.float64)
     xfov = torch.tensor([60.0, 90.0, 120.0], dtype=torch.float64)
     three = camera_operator(encoding, UCM(xfov=xfov, xi=2.3), pose[None], 2, 2, 8)
-    assert len(three) == 12 and three.batch_shape == ()
+    assert three.token_count == 12 and three.batch_shape == ()
     grid = camera_operator(encoding, UCM(xfov=xfov[:, None], xi=2.3), pose.repeat(2, 1, 1), 2, 2, 8)
-    assert len(grid) == 8 and grid.batch_shape == (3,)
-    assert len(grid[1]) == 8
+    assert grid.token_count == 8 and grid.batch_shape == (3,)
+    assert grid[1].token_count == 8
     with pytest.raises(ValueError, match=r"batch shape \(3,\) does not fit poses of \(2,\) cameras"):
         camera_operator(encoding, UCM(xfov=xfov, xi=2.3), pose.repeat(2, 1, 1), 2, 2, 8)
 

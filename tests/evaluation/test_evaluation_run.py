@@ -18,13 +18,12 @@ from ucpe.evaluation.inputs import (
     jobs_of_dataset,
     jobs_of_folder,
     jobs_of_realestate,
-    lens_family,
     read_clip,
 )
 from ucpe.evaluation.records import Measuring, camera_of_clip
 from ucpe.evaluation.report.write import write_report
 from ucpe.evaluation.run import EvaluationSettings, evaluate, load_results
-from ucpe.lenses import FAMILIES, UCM, Equidistant, Pinhole
+from ucpe.lenses import UCM
 from ucpe.trajectories import Trajectory
 from ucpe.video import VideoError, write_video
 
@@ -406,15 +405,6 @@ def test_pairing_errors_are_named(study, tmp_path):
     job = jobs_of_folder(study / "videos" / "a.mp4", study / "cameras")[0]
     with pytest.raises(ValueError, match="several are called 'a'"):
         evaluate([job, job], tmp_path)
-
-
-def test_lens_families():
-    for name, family in FAMILIES.items():
-        assert lens_family(family.typical()) == name
-        torch.manual_seed(0)
-        assert lens_family(family.sample()) in (name, "fisheye", "extreme-fisheye")  # the last two overlap
-    assert lens_family(Pinhole(xfov=60)) == "pinhole"
-    assert lens_family(Equidistant(xfov=60)) == "equidistant"
 
 
 @pytest.mark.skipif(not DATA.exists(), reason="the shared data is not here")

@@ -8,11 +8,13 @@ from ucpe.lenses import (
     MODELS,
     UCM,
     BrownConrady,
+    Equidistant,
     Equirectangular,
     KannalaBrandt,
     OmniStereo,
     Pinhole,
     lens_by_name,
+    lens_family,
     sample_lens,
 )
 
@@ -81,3 +83,12 @@ def test_names_that_are_not_lenses():
         lens_by_name("tele")
     with pytest.raises(ValueError, match=r"pinhole: .*xi"):
         lens_by_name("pinhole", xi=2)
+
+
+def test_every_lens_has_one_family():
+    for name, family in FAMILIES.items():
+        assert lens_family(family.typical()) == name
+        torch.manual_seed(0)
+        assert lens_family(family.sample()) in (name, "fisheye", "extreme-fisheye")  # the last two overlap
+    assert lens_family(Pinhole(xfov=100)) == lens_family(UCM(xfov=60)) == "pinhole"
+    assert lens_family(Equidistant(xfov=60)) == "equidistant"

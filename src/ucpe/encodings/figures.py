@@ -232,7 +232,7 @@ def _meetings(encoding: str, lenses: Sequence[Lens], poses: Tensor) -> tuple[tup
     basis = torch.eye(HEAD_DIM)[:, None]
     at = QUERY_ROW * WIDTH + QUERY_COLUMN
     queries = operator.tokens(slice(at, at + 1)).query(basis)[:, 0]
-    keys = operator.key(basis.expand(-1, len(operator), -1))
+    keys = operator.key(basis.expand(-1, operator.token_count, -1))
     matrices = torch.einsum("ic,jtc->tij", queries, keys)
     diagonal = matrices.diagonal(dim1=-2, dim2=-1)
     gain = matrices.square().sum((-2, -1)).div(HEAD_DIM).sqrt()

@@ -90,7 +90,8 @@ class Operator:
         """Leading dimensions, before heads and tokens."""
         return self.blocks.shape[:-3]
 
-    def __len__(self) -> int:
+    @property
+    def token_count(self) -> int:
         """Number of tokens."""
         return self.blocks.shape[-3] * self.tokens_per_block
 
@@ -113,7 +114,7 @@ class Operator:
 
     def tokens(self, part: slice) -> Operator:
         """The operator of a range of tokens, for context parallelism or for cross-attention between views."""
-        start, stop, step = part.indices(len(self))
+        start, stop, step = part.indices(self.token_count)
         count = self.tokens_per_block
         whole = step == 1 and start % count == 0 and stop % count == 0
         operator = self if whole else self._per_token()
@@ -142,12 +143,12 @@ class Operator:
         batch = f"batch {tuple(self.batch_shape)}, " if self.batch_shape else ""
         blind = "" if self.valid is None else f", {int((~self.valid).sum())} without a ray"
         rope = "with" if self.cosine is not None else "no"
-        return f"Operator({batch}{len(self)} tokens{blind}, heads of {self.head_dim}, {rope} RoPE)"
+        return f"Operator({batch}{self.token_count} tokens{blind}, heads of {self.head_dim}, {rope} RoPE)"
 
     def _apply(self, x: Tensor, blocks: Tensor, *, transpose: bool = False, forward: bool) -> Tensor:
-        if x.shape[-1] != self.head_dim or x.shape[-2] != len(self) or x.ndim < 3:
+        if x.shape[-1] != self.head_dim or x.shape[-2] != self.token_count or x.ndim < 3:
             raise ValueError(
-                f"this operator is for tensors (..., heads, {len(self)} tokens, {self.head_dim} channels), "
+                f"this operator is for tensors (..., heads, {self.token_count} tokens, {self.head_dim} channels), "
                 f"got {tuple(x.shape)}"
             )
         return apply_blocks(
@@ -315,7 +316,8 @@ def _join(operators: Sequence[Operator], join: Any, *, shared_tokens: bool) -> O
         for name in ("head_dim", "tokens_per_block", "transforms_value"):
             if getattr(operator, name) != getattr(first, name):
                 raise ValueError(f"operators differ in {name}: {getattr(first, name)}, {getattr(operator, name)}")
-        if (operator.cosine is None) != (first.cosine is None) or (shared_tokens and len(operator) != len(first)):
+        same_tokens = not shared_tokens or operator.token_count == first.token_count
+        if (operator.cosine is None) != (first.cosine is None) or not same_tokens:
             raise ValueError(f"operators differ: {first!r}, {operator!r}")
         same_grid = operator.cosine is None or first.cosine is None or torch.equal(operator.cosine, first.cosine)
         if shared_tokens and not same_grid:
@@ -334,7 +336,7 @@ def _join(operators: Sequence[Operator], join: Any, *, shared_tokens: bool) -> O
 def _valid(operator: Operator) -> Tensor:
     if operator.valid is not None:
         return operator.valid
-    return torch.ones(*operator.batch_shape, len(operator), dtype=torch.bool, device=operator.blocks.device)
+    return torch.ones(*operator.batch_shape, operator.token_count, dtype=torch.bool, device=operator.blocks.device)
 
 
 def _move(tensor: Tensor | None, args: Any, kwargs: Any) -> Tensor | None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from ucpe.evaluation.estimators.base import Clip
-from ucpe.lenses import FAMILIES, UCM, Lens, Pinhole
+from ucpe.lenses import Lens, Pinhole, lens_family
 from ucpe.trajectories import Trajectory
 from ucpe.trajectories.formats import recognise
 from ucpe.trajectories.formats.captioned import is_demo, read_demo, read_near_depths, read_panshot
@@ -155,28 +155,6 @@ def find_videos(folder: str | Path) -> list[Path]:
     if len(set(stems)) < len(stems):
         raise ValueError(f"several videos in {folder} are named {next(s for s in stems if stems.count(s) > 1)}")
     return paths
-
-
-def lens_family(lens: Lens) -> str:
-    """The paper's family whose ranges a UCM lens falls in or is nearest to; the model's name for other lenses."""
-    if isinstance(lens, Pinhole):
-        return "pinhole"
-    if not isinstance(lens, UCM) or "xfov" not in lens.parameters:
-        return lens.kind
-    xfov, xi = (float(lens.parameters[name].double().mean()) for name in ("xfov", "xi"))
-
-    def distance(name: str) -> float:
-        outside = [
-            max(low - value, value - high, 0) / unit
-            for value, (low, high), unit in ((xfov, FAMILIES[name].xfov, 20), (xi, FAMILIES[name].xi, 0.5))
-        ]
-        middle = [
-            abs(value - (low + high) / 2) / unit
-            for value, (low, high), unit in ((xfov, FAMILIES[name].xfov, 20), (xi, FAMILIES[name].xi, 0.5))
-        ]
-        return sum(outside) + 1e-3 * sum(middle)
-
-    return min(FAMILIES, key=distance)
 
 
 def _demo_jobs(paths: list[Path], demo: Path) -> list[Job]:

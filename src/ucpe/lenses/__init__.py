@@ -1,7 +1,7 @@
 """Pixel <-> ray: every lens, and the calibration files that describe real ones."""
 
-from ucpe.lenses.base import Lens, Rays, pixel_grid
-from ucpe.lenses.families import FAMILIES, LensFamily, sample_lens
+from ucpe.lenses.base import Lens, Rays, pixel_grid, stack_lenses
+from ucpe.lenses.families import FAMILIES, LensFamily, lens_family, sample_lens
 from ucpe.lenses.files import lens_from_dict, load_lens, save_lens
 from ucpe.lenses.fisheye import Equidistant, Equisolid, KannalaBrandt, Orthographic, RadialLens, Stereographic
 from ucpe.lenses.models import MODELS, lens_by_name
@@ -32,9 +32,11 @@ __all__ = [
     "Rays",
     "Stereographic",
     "lens_by_name",
+    "lens_family",
     "lens_from_dict",
     "load_lens",
     "pixel_grid",
     "sample_lens",
     "save_lens",
+    "stack_lenses",
 ]

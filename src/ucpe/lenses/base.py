@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import copy
+import json
 import math
 import operator
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
 
 import torch
 from torch import Tensor
+from torch.utils.data._utils.collate import default_collate_fn_map
 
 from ucpe.lenses.numerics import angle_between, furthest, largest_component, widest_dtype
 
@@ -36,7 +39,8 @@ class Lens(ABC):
     Parameters may be numbers or tensors; the batch dimensions of a lens (one per clip or frame, say) are the
     leading dimensions of every pixel, point and ray it takes and returns. A lens has no image size of its own:
     `height` and `width` say how finely its image is sampled, with the centre of pixel (0, 0) at (0.5, 0.5).
-    A lens is a value: to change a parameter, make another lens.
+    A lens is a value: its parameters are attributes (`lens.xi`), two lenses with the same numbers are equal, and to
+    change a parameter, make another lens.
     """
 
     kind: str
@@ -54,6 +58,7 @@ class Lens(ABC):
     def __init__(self, parameters: dict[str, Parameter], settings: dict[str, Any] | None = None):
         self.parameters = {name: as_parameter(name, value) for name, value in parameters.items()}
         self.settings = dict(settings or {})
+        self._solved: dict[str, Tensor] = {}
         shapes = {name: tuple(value.shape) for name, value in self.parameters.items()}
         try:
             self.batch_shape = torch.broadcast_shapes(*shapes.values())
@@ -134,19 +139,23 @@ class Lens(ABC):
         return self._fields_of_view(height, width).amax(-1)
 
     def to(self: LensType, *args: Any, **kwargs: Any) -> LensType:
-        """The same lens with its parameters on another device or in another floating dtype."""
-        return self._with({name: value.to(*args, **kwargs) for name, value in self.parameters.items()})
+        """The same lens with its parameters on another device or in another floating dtype, float32 at least."""
+
+        def move(value: Tensor) -> Tensor:
+            moved = value.to(*args, **kwargs)
+            return moved.to(torch.promote_types(moved.dtype, torch.float32))
+
+        return self._mapped(move)
 
     def __getitem__(self: LensType, index: Any) -> LensType:
         """The lens of one batch entry or slice, indexed along `batch_shape`."""
         if not self.batch_shape:
             raise IndexError(f"{self.kind} has no batch dimension to index")
-        expanded = {name: value.expand(self.batch_shape)[index] for name, value in self.parameters.items()}
-        return self._with(expanded)
+        return self._mapped(lambda value: value.expand(self.batch_shape)[index])
 
     def expand(self: LensType, *shape: int) -> LensType:
         """The same lens with parameters expanded to a batch shape."""
-        return self._with({name: value.expand(*shape) for name, value in self.parameters.items()})
+        return self._mapped(lambda value: value.expand(*shape))
 
     def fit(self, model: type[Lens], height: int | None = None, width: int | None = None) -> LensFit:
         """Nearest lens of another model over the image, with its RMS and maximum angular error in degrees.
@@ -172,6 +181,21 @@ class Lens(ABC):
 
         save_lens(self, path, format, height, width)
 
+    def __getattr__(self, name: str) -> Tensor:
+        parameters = self.__dict__.get("parameters", {})
+        if name not in parameters:
+            raise AttributeError(f"{type(self).__name__} has no attribute {name!r}")
+        return parameters[name]
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Lens) or self._identity() != other._identity():
+            return False
+        pairs = ((value, other.parameters[name]) for name, value in self.parameters.items())
+        return all(torch.equal(a.expand(self.batch_shape).cpu(), b.expand(self.batch_shape).cpu()) for a, b in pairs)
+
+    def __hash__(self) -> int:
+        return hash((*self._identity(), json.dumps([value.mean().item() for value in self.parameters.values()])))
+
     def __repr__(self) -> str:
         def show(value: Tensor) -> str:
             return f"{value.item():g}" if value.numel() == 1 else f"<{', '.join(map(str, value.shape))}>"
@@ -183,6 +207,17 @@ class Lens(ABC):
     def _with(self: LensType, parameters: dict[str, Tensor]) -> LensType:
         constructor: Any = type(self)
         return constructor(**parameters, **self.settings)
+
+    def _mapped(self: LensType, function: Callable[[Tensor], Tensor]) -> LensType:
+        """The lens whose parameters are a function of these; what was solved for them is not solved again."""
+        lens = copy.copy(self)
+        lens.parameters = {name: function(value) for name, value in self.parameters.items()}
+        lens._solved = {name: function(value) for name, value in self._solved.items()}
+        lens.batch_shape = torch.broadcast_shapes(*(value.shape for value in lens.parameters.values()))
+        return lens
+
+    def _identity(self) -> tuple[Any, ...]:
+        return type(self), tuple(self.batch_shape), tuple(self.parameters), tuple(sorted(self.settings.items()))
 
     def _checked(self, name: str, value: Tensor, size: int) -> Tensor:
         """Input of the right shape in float32 or better."""
@@ -225,6 +260,20 @@ class Lens(ABC):
         ends = self.unproject(middle + outward * reach[..., None], height, width).directions
         centre = self.unproject(middle.expand_as(outward), height, width).directions
         return torch.rad2deg(angle_between(ends, centre).sum(-1)).to(torch.get_default_dtype())
+
+
+def stack_lenses(lenses: Sequence[LensType]) -> LensType:
+    """One lens of batch shape (n, *batch) from n lenses of one model; torch's DataLoader batches lenses with it."""
+    first = lenses[0]
+    if any(type(lens) is not type(first) or lens._identity()[2:] != first._identity()[2:] for lens in lenses):
+        names = ", ".join(sorted({repr(lens) for lens in lenses}))
+        raise ValueError(f"lenses to stack need one model, calibration size and choice of parameters, got {names}")
+    shape = torch.broadcast_shapes(*(lens.batch_shape for lens in lenses))
+    stacked = {name: torch.stack([lens.parameters[name].expand(shape) for lens in lenses]) for name in first.parameters}
+    return first._with(stacked)
+
+
+default_collate_fn_map[Lens] = lambda batch, *, collate_fn_map=None: stack_lenses(batch)
 
 
 def as_parameter(name: str, value: Parameter) -> Tensor:

@@ -50,16 +50,22 @@ class DistortedLens(PlanarLens):
 
     def max_xfov(self) -> Tensor:
         """Field of view in degrees (*batch) that every xfov must stay below with these model parameters."""
-        if not self._distortion.tangential:
+        if not self._tangential:
             return super().max_xfov()
         everything = torch.full(self.batch_shape, math.inf, dtype=widest_dtype(self.device), device=self.device)
         return torch.rad2deg(self._row_angle(self._search_row(everything)[0])[0])
 
+    @property
+    def _distortion(self) -> PlaneDistortion:
+        return PlaneDistortion(self, self._tangential)
+
     def _prepare(self) -> None:
-        self._distortion = PlaneDistortion(self)
+        self._solved["limit"] = _monotone_radius(self)
+        tangential = self.parameters["p1"], self.parameters["p2"]
+        self._tangential = any(value.requires_grad or bool(value.any()) for value in tangential)
 
     def _half_row(self, xfov: Tensor) -> tuple[Tensor, Tensor]:
-        if not self._distortion.tangential:
+        if not self._tangential:
             return super()._half_row(xfov)
         angle = torch.deg2rad(xfov.expand(self.batch_shape))
         half, exists = self._search_row(angle)
@@ -68,9 +74,9 @@ class DistortedLens(PlanarLens):
         return half, exists
 
     def _differentiable_half_row(self, xfov: Tensor) -> Tensor:
-        if not self._distortion.tangential:
+        if not self._tangential:
             return super()._differentiable_half_row(xfov)
-        half = self._solved_half_row
+        half = self._solved["half_row"].to(xfov)
         error = self._row_angle(half)[0] - torch.deg2rad(xfov.expand(self.batch_shape))
         return half - (error - error.detach()) / self._row_slope(half)
 
@@ -108,15 +114,13 @@ class PlaneDistortion:
     It is used only up to the radius where it stops growing: beyond that the image would fold over itself.
     """
 
-    def __init__(self, lens: Lens):
+    def __init__(self, lens: Lens, tangential: bool):
         self._lens = lens
-        self._limit = _monotone_radius(lens)
-        tangential = lens.parameters["p1"], lens.parameters["p2"]
-        self.tangential = any(value.requires_grad or bool(value.any()) for value in tangential)
+        self.tangential = tangential
 
     def apply(self, plane: Tensor) -> tuple[Tensor, Tensor]:
         """Distorted coordinates (*batch, ..., 2) of plane coordinates, and where the map is one to one."""
-        limit = self._lens._spread(self._limit, plane[..., 0])
+        limit = self._lens._spread(self._lens._solved["limit"], plane[..., 0])
         inside = (plane * plane).sum(-1) < limit * limit
         x, y = torch.where(inside[..., None], plane, torch.zeros_like(plane)).unbind(-1)
         coefficients = self._coefficients(x)
@@ -146,7 +150,7 @@ class PlaneDistortion:
     def _search(self, target_x: Tensor, target_y: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Plane coordinates (*batch, n) whose distortion is given, and which exist."""
         coefficients = {name: value.detach() for name, value in self._coefficients(target_x).items()}
-        limit = self._lens._spread(self._limit, target_x)
+        limit = self._lens._spread(self._lens._solved["limit"], target_x)
         share = torch.linspace(0, 1, 513, dtype=target_x.dtype, device=target_x.device)
         nodes = (limit.atan().clamp(max=LARGEST_ANGLE) * share).tan()
         length = (target_x * target_x + target_y * target_y).sqrt()

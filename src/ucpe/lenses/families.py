@@ -48,3 +48,17 @@ def sample_lens(generator: torch.Generator | None = None, families: list[str] | 
     names = list(families or FAMILIES)
     name = names[int(torch.randint(len(names), (), generator=generator))]
     return name, FAMILIES[name].sample(generator)
+
+
+def lens_family(lens: Lens) -> str:
+    """Name of the paper's family that a UCM lens falls in or is nearest to; for other lenses, of their model."""
+    if not isinstance(lens, UCM) or "xfov" not in lens.parameters:
+        return lens.kind
+    xfov, xi = (float(lens.parameters[name].double().mean()) for name in ("xfov", "xi"))
+
+    def distance(family: LensFamily) -> float:
+        spans = ((xfov, *family.xfov, 20), (xi, *family.xi, 0.5))
+        outside = sum(max(low - value, value - high, 0) / unit for value, low, high, unit in spans)
+        return outside + 1e-3 * sum(abs(value - (low + high) / 2) / unit for value, low, high, unit in spans)
+
+    return min(FAMILIES.values(), key=distance).name

@@ -134,7 +134,7 @@ class KannalaBrandt(RadialLens):
     def _prepare(self) -> None:
         coefficients = [self.parameters[name].detach().double().cpu() for name in ("k1", "k2", "k3", "k4")]
         slope = torch.stack(torch.broadcast_tensors(*coefficients), -1) * torch.tensor([3.0, 5.0, 7.0, 9.0])
-        self._limit = smallest_positive_root(slope).sqrt().clamp(max=math.pi)
+        self._solved["limit"] = smallest_positive_root(slope).sqrt().clamp(max=math.pi)
 
     def radius(self, angle: Tensor) -> Tensor:
         """Plane radius (*batch, ...) of angles in radians."""
@@ -145,7 +145,7 @@ class KannalaBrandt(RadialLens):
         target = flatten_after(radius, len(self.batch_shape))
         fixed = [self._parameter(f"k{i}", target).detach() for i in range(1, 5)]
         share = torch.linspace(0, 1, 513, dtype=target.dtype, device=target.device)
-        nodes = self._spread(self._limit, target) * share
+        nodes = self._spread(self._solved["limit"], target) * share
         solution, valid = invert_increasing(lambda angle: self._polynomial(angle, fixed), target, nodes)
         valid = valid.reshape(radius.shape)
         solution = torch.where(valid, solution.reshape(radius.shape).to(radius.dtype), 0)
@@ -164,4 +164,4 @@ class KannalaBrandt(RadialLens):
         return value, slope
 
     def _max_angle_like(self, like: Tensor) -> Tensor:
-        return self._spread(self._limit, like)
+        return self._spread(self._solved["limit"], like)

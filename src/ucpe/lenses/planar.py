@@ -152,7 +152,7 @@ class PlanarLens(Lens):
             xfov = self.parameters["xfov"]
             check_range("xfov", xfov, NARROWEST, 360)
             with torch.no_grad():
-                self._solved_half_row, exists = self._half_row(xfov.to(widest_dtype(self.device)))
+                self._solved["half_row"], exists = self._half_row(xfov.to(widest_dtype(self.device)))
             if not exists.all():
                 limit = self.max_xfov()[~exists].min().item()
                 raise ValueError(
@@ -173,7 +173,7 @@ class PlanarLens(Lens):
         elif any(value.requires_grad for value in self.parameters.values()):
             half_row = self._differentiable_half_row(self.parameters["xfov"].to(like))
         else:
-            half_row = self._solved_half_row
+            half_row = self._solved["half_row"].to(like)
         focal = (width / 2 / half_row)[..., None].expand(*half_row.shape, 2)
         return focal, torch.tensor([width / 2, height / 2]).to(like)
 

@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import Dataset
 
-from ucpe.lenses import Lens, lens_from_dict
+from ucpe.lenses import lens_family, lens_from_dict
 from ucpe.trajectories import Trajectory
 
 METADATA = "metadata.parquet"
@@ -35,7 +35,7 @@ class Clip:
     caption: str
     camera: Trajectory
     family: str
-    """Lens family of the paper, "other" if of none."""
+    """Name of the lens's family, as `ucpe.lenses.lens_family` gives it."""
     source: str = ""
     split: str = "train"
     variant: str = "original"
@@ -50,7 +50,7 @@ class Clip:
 class ClipDataset(Dataset):
     """Clips as a torch Dataset: an item is its `video` (N, H, W, 3) uint8, `c2w` (N, 4, 4), `lens`, `caption`, `id`.
 
-    `clip(index)` is all that is known of a clip, without decoding it. The lens of an item is JSON, which batches.
+    `clip(index)` is all that is known of a clip, without decoding it. A DataLoader stacks lenses of one model.
     """
 
     def __init__(self, clips: Sequence[Clip]):
@@ -67,7 +67,7 @@ class ClipDataset(Dataset):
             "video": self.video(index),
             "caption": clip.caption,
             "c2w": clip.camera.c2w,
-            "lens": json.dumps(clip.camera.lens.to_dict()),
+            "lens": clip.camera.lens,
         }
 
     def clip(self, index: int) -> Clip:
@@ -124,7 +124,7 @@ class PanShotFolder(ClipDataset):
             video=camera.video,
             caption=camera.caption,
             camera=camera.trajectory(),
-            family=family_of(camera.lens),
+            family=lens_family(camera.lens),
             source=stem.rsplit("-", 3)[0],
             split=self.split,
             variant=PANSHOT_VARIANTS.get(stem.rsplit("-", 1)[-1].rsplit("_", 1)[0], "original"),
@@ -195,18 +195,6 @@ def clip_of_row(folder: Path, row: dict[str, Any]) -> Clip:
         categories=tuple(row["categories"]),
         scores=json.loads(row["scores"]),
     )
-
-
-def family_of(lens: Lens) -> str:
-    """Name of the paper's lens family that a lens belongs to, "other" if to none."""
-    from ucpe.lenses import FAMILIES, UCM
-
-    if isinstance(lens, UCM) and "xfov" in lens.parameters:
-        xfov, xi = (float(lens.parameters[name].mean()) for name in ("xfov", "xi"))
-        for family in FAMILIES.values():
-            if family.xfov[0] <= xfov <= family.xfov[1] and family.xi[0] <= xi <= family.xi[1]:
-                return family.name
-    return "other"
 
 
 def schema() -> Any:

@@ -336,7 +336,7 @@ def _concatenate_lenses(parts: Sequence[Trajectory]) -> Lens:
             f"trajectories to concatenate need lenses of one model and calibration size, got {lenses}: "
             "fit one to the other's model, or use with_lens"
         )
-    if all(lens.to_dict() == first.to_dict() and not lens.batch_shape for lens in lenses):
+    if all(lens == first and not lens.batch_shape for lens in lenses):
         return first
     full = [part.lens_per_frame() for part in parts]
     names = first.parameters

@@ -162,7 +162,7 @@ def _description(lens: Lens, height: int, width: int) -> str:
     if isinstance(lens, UCM):
         lens = _as_eucm(lens, height, width)
     if isinstance(lens, Equirectangular):
-        if lens.to_dict() != Equirectangular().to_dict():
+        if lens != Equirectangular():
             raise ValueError("COLMAP's EQUIRECTANGULAR is 360 x 180 degrees only, this lens is a crop of it")
         return f"EQUIRECTANGULAR {width} {height} {width} {height}"
     model = next((model for model in MODELS if model.lens is type(lens) and model.name in WRITTEN), None)

@@ -7,9 +7,7 @@ import math
 from pathlib import Path
 from typing import Any
 
-import torch
-
-from ucpe.lenses.base import Lens
+from ucpe.lenses.base import Lens, stack_lenses
 from ucpe.lenses.files.document import Section, batch_entry, calibration, write_text
 from ucpe.lenses.fisheye import KannalaBrandt
 from ucpe.lenses.panoramic import Equirectangular
@@ -64,10 +62,7 @@ def lens_from_transforms(data: dict[str, Any], file: str = "transforms.json") ->
             raise ValueError(
                 f"{file}: frames[{index}]: expected the camera model and size of frame 0, {first}; got {lens}"
             )
-    if all(lens.to_dict() == first.to_dict() for lens in lenses):
-        return first
-    stacked = {name: torch.stack([lens.parameters[name] for lens in lenses]) for name in first.parameters}
-    return first._with(stacked)
+    return first if all(lens == first for lens in lenses) else stack_lenses(lenses)
 
 
 def lens_to_transforms(lens: Lens, height: int, width: int) -> dict[str, Any]:

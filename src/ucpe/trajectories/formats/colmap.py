@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import torch
 
-from ucpe.lenses import Lens
+from ucpe.lenses import Lens, stack_lenses
 from ucpe.lenses.files import read_cameras
 from ucpe.lenses.files.colmap import write_cameras
 from ucpe.trajectories.formats.base import (
@@ -118,7 +118,7 @@ def _lens(folder: Path, cameras: Sequence[int]) -> Lens | None:
         raise ValueError(
             f"{folder}: frames of one trajectory need cameras of one model and size, got {set(map(str, used))}"
         )
-    return first._with({name: torch.stack([lens.parameters[name] for lens in used]) for name in first.parameters})
+    return stack_lenses(used)
 
 
 def _text_images(path: Path) -> list[Image]:
