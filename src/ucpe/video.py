@@ -12,6 +12,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+VIDEO_SUFFIXES = (".mp4", ".m4v", ".mov", ".mkv", ".webm", ".avi", ".gif")
+"""How the names of video files end."""
+
 BT709 = 1
 """FFmpeg's number for the colour matrix, primaries and transfer of ITU-R BT.709, which written files declare."""
 

@@ -13,6 +13,7 @@ from ucpe.trajectories import rotations
 from ucpe.trajectories.rotations import (
     angles_from_rotation,
     invert_pose,
+    nearest_rotation,
     pose_matrix,
     quaternion_from_rotation,
     rotation_angle,
@@ -158,3 +159,11 @@ def test_everything_takes_leading_dimensions():
     matrices = random_rotations(6).reshape(2, 3, 3, 3)
     assert rotations.rotation_log(matrices).shape == (2, 3, 3)
     assert angles_from_rotation(matrices).pitch.shape == (2, 3)
+
+
+def test_the_nearest_rotation_is_scipys():
+    matrices = np.random.default_rng(0).normal(size=(50, 3, 3))  # half of them mirror
+    expected = np.stack([Rotation.align_vectors(matrix.T, np.eye(3))[0].as_matrix() for matrix in matrices])
+    found = nearest_rotation(matrices)
+    assert np.abs(found - expected).max() < 1e-9 and np.allclose(np.linalg.det(found), 1)
+    assert np.abs(nearest_rotation(torch.from_numpy(matrices)).numpy() - found).max() < 1e-12

@@ -13,9 +13,7 @@ from ucpe.lenses import Lens, Pinhole, lens_family
 from ucpe.trajectories import Trajectory
 from ucpe.trajectories.formats import recognise
 from ucpe.trajectories.formats.captioned import is_demo, read_demo, read_near_depths, read_panshot
-from ucpe.video import VideoError, read_video
-
-VIDEO_SUFFIXES = (".mp4", ".m4v", ".mov", ".mkv", ".webm", ".avi", ".gif")
+from ucpe.video import VIDEO_SUFFIXES, VideoError, read_video
 
 GRAVITY_FORMATS = ("ucpe", "panshot")
 """Formats whose worlds have the vertical along y; in others pitch and roll are not known."""

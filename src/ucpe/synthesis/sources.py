@@ -15,9 +15,8 @@ from torch import Tensor
 
 from ucpe.lenses import Equirectangular, Lens
 from ucpe.trajectories import Trajectory
-from ucpe.video import VideoInfo, read_video
+from ucpe.video import VIDEO_SUFFIXES, VideoInfo, read_video
 
-VIDEO_SUFFIXES = (".mp4", ".mkv", ".webm", ".mov", ".m4v")
 POSE_SUFFIXES = (".npy", ".npz", ".json", ".txt")
 
 

@@ -17,6 +17,7 @@ import math
 from collections.abc import Callable
 from typing import Any, NamedTuple, TypeVar, cast
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -25,6 +26,7 @@ GIMBAL = 1e-9
 
 
 FunctionType = TypeVar("FunctionType", bound=Callable[..., Any])
+ArrayType = TypeVar("ArrayType", np.ndarray, Tensor)
 
 
 def full_precision(function: FunctionType) -> FunctionType:
@@ -162,6 +164,16 @@ def rotation_between(
     half_turn = torch.nn.functional.pad(torch.linalg.cross(start, sideways), (1, 0))
     opposite = quaternion.norm(dim=-1, keepdim=True) < 1e-7
     return rotation_from_quaternion(torch.where(opposite, half_turn, quaternion))
+
+
+def nearest_rotation(
+    matrix: ArrayType,  # (..., 3, 3)
+) -> ArrayType:
+    """Rotations (..., 3, 3) nearest to matrices, as arrays or tensors like them; never reflections."""
+    linalg: Any = np.linalg if isinstance(matrix, np.ndarray) else torch.linalg
+    left, _, right = linalg.svd(matrix)
+    sign = linalg.det(left @ right)
+    return left @ right + (sign - 1)[..., None, None] * (left[..., :, 2:] @ right[..., 2:, :])
 
 
 def pose_matrix(

@@ -22,6 +22,7 @@ from ucpe.evaluation.estimators.base import Clip, EstimationFailure, PoseEstimat
 from ucpe.evaluation.estimators.known_rotation import average_rotations, build_tracks, solve_structure
 from ucpe.evaluation.rectification import LARGEST_XFOV, rectify_video
 from ucpe.lenses import Lens, Pinhole
+from ucpe.trajectories.rotations import nearest_rotation
 
 MATCH_PIXELS = 0.6
 """Standard deviation of where features are found."""
@@ -393,21 +394,16 @@ def fit_rotation(
     best = np.zeros(len(before), bool)
     for _ in range(trials):
         chosen = generator.integers(len(before), size=2)
-        rotation = _kabsch(before[chosen], after[chosen])
+        rotation = nearest_rotation(after[chosen].T @ before[chosen])
         inliers = np.linalg.norm(before @ rotation.T - after, axis=1) < tolerance
         if inliers.sum() > best.sum():
             best = inliers
     for _ in range(3):
         if best.sum() < 2:
             return np.eye(3), 0.0
-        rotation = _kabsch(before[best], after[best])
+        rotation = nearest_rotation(after[best].T @ before[best])
         best = np.linalg.norm(before @ rotation.T - after, axis=1) < tolerance
     return rotation, float(best.mean())
-
-
-def _kabsch(before: np.ndarray, after: np.ndarray) -> np.ndarray:
-    left, _, right = np.linalg.svd(after.T @ before)
-    return left @ np.diag([1, 1, np.linalg.det(left @ right)]) @ right
 
 
 def _read_matches(

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ucpe.trajectories.rotations import nearest_rotation
+
 ROUNDS = 40
 """How often points and centres are solved for in turn."""
 
@@ -141,16 +143,6 @@ def pair_translation(tracks: Tracks, ray: np.ndarray, pair: Pair, tolerance: flo
     # The point lies in front of both where the rays bend towards each other.
     bend = ((ray[first] - ray[second]) @ direction) * weight
     return direction if bend.sum() > 0 else -direction
-
-
-def nearest_rotation(
-    matrix: np.ndarray,  # (..., 3, 3)
-) -> np.ndarray:
-    """Rotations (..., 3, 3) nearest to matrices."""
-    left, _, right = np.linalg.svd(matrix)
-    sign = np.linalg.det(left @ right)
-    left[..., :, 2] *= sign[..., None]
-    return left @ right
 
 
 def _solved(

@@ -43,7 +43,7 @@ from ucpe.synthesis.motion.rows import (
     table_of,
     write_part,
 )
-from ucpe.synthesis.sources import VIDEO_SUFFIXES
+from ucpe.video import VIDEO_SUFFIXES
 
 HIDDEN = ".curation"
 DECISIONS = "decisions"

@@ -15,6 +15,8 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
+from ucpe.trajectories.rotations import nearest_rotation
+
 SEAM = 32
 """Pixels repeated beyond the left and right border, so that features on the seam are found."""
 
@@ -515,8 +517,7 @@ def fit_rotation(
     """Rotation (3, 3) that turns `before` into `after` with the least sum of distances, so that few outliers matter."""
     weights = np.ones(len(before))
     for _ in range(rounds):
-        left, _, right = np.linalg.svd((after * weights[:, None]).T @ before)
-        rotation = left @ np.diag([1, 1, np.linalg.det(left @ right)]) @ right
+        rotation = nearest_rotation((after * weights[:, None]).T @ before)
         weights = 1 / np.maximum(np.linalg.norm(before @ rotation.T - after, axis=1), 1e-6)
     return rotation
 

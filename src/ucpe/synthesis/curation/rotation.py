@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from ucpe.synthesis.curation.gravity import find_up
 from ucpe.synthesis.curation.steps import Clip, Row, Step
+from ucpe.trajectories.rotations import nearest_rotation
 
 LOOK_HEIGHT = 256
 """Height in pixels at which vertical lines are looked for."""
@@ -88,8 +89,7 @@ def shake(
     means = []
     for index in range(count):
         reach = min(half, index, count - 1 - index)
-        left, _, right = np.linalg.svd(rotations[index - reach : index + reach + 1].sum(0))
-        means.append(left @ np.diag([1, 1, np.linalg.det(left @ right)]) @ right)
+        means.append(nearest_rotation(rotations[index - reach : index + reach + 1].sum(0)))
     return float(np.sqrt((angles(np.swapaxes(np.stack(means), 1, 2) @ rotations) ** 2).mean()))
 
 

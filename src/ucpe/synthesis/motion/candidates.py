@@ -31,8 +31,8 @@ from ucpe.synthesis.motion.rows import (
 )
 from ucpe.trajectories import DEFAULT_LENS, NAMED_MOVES, Trajectory
 from ucpe.trajectories.rotations import pose_matrix, rotation_from_angles
+from ucpe.video import VIDEO_SUFFIXES
 
-VIDEO_SUFFIXES = (".mp4", ".mkv", ".webm", ".mov", ".m4v", ".gif")
 TRAJECTORY_SUFFIXES = (".txt", ".json", ".npy", ".npz")
 
 GRAVITY_FORMATS = ("ucpe", "panshot", "nerfstudio")
