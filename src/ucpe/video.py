@@ -242,18 +242,15 @@ class VideoWriter:
 
     def write_planes(self, luma: np.ndarray, blue: np.ndarray, red: np.ndarray) -> None:
         """Append a 4:2:0 picture in this file's colours: luma (H, W) and two planes (H / 2, W / 2), uint8."""
-        import av
-
-        frame = av.VideoFrame(self.width, self.height, "yuv420p")
-        for plane, values in zip(frame.planes, (luma, blue, red)):
-            if values.shape != (plane.height, plane.width) or values.dtype != np.uint8:
-                raise ValueError(
-                    f"{self.path}: frame {self.frames} needs uint8 planes of ({self.height}, {self.width}) and half of "
-                    f"that, got {values.dtype} of {values.shape}"
-                )
-            _view(plane)[...] = values
-        frame.color_range, frame.colorspace = self.colors.value_range, self.colors.matrix
-        self._encode(frame)
+        planes = Planes(luma, blue, red, self.colors.value_range == FULL)
+        if luma.shape != (self.height, self.width):
+            raise ValueError(
+                f"{self.path}: frame {self.frames} needs planes of ({self.height}, {self.width}), got {luma.shape}"
+            )
+        try:
+            self._encode(_frame_of_planes(planes, self.colors.matrix))
+        except ValueError as error:
+            raise ValueError(f"{self.path}: frame {self.frames}: {error}") from None
 
     def close(self) -> VideoInfo:
         """Finish, check the file by decoding it, and move it to its name."""
@@ -281,6 +278,11 @@ class VideoWriter:
         for packet in self._stream.encode(frame):
             self._container.mux(packet)
         self.frames += 1
+
+
+def planes_to_rgb(planes: Planes, colors: Colors) -> np.ndarray:
+    """The picture (H, W, 3) uint8 that a player shows of 4:2:0 planes in these colours."""
+    return _frame_of_planes(planes, colors.matrix).to_ndarray(format="rgb24")
 
 
 def check_video(path: str | Path, frames: int, height: int, width: int, fps: float) -> VideoInfo:
@@ -314,3 +316,20 @@ def _open(path: str | Path) -> Any:
 def _view(plane: Any) -> np.ndarray:
     """The pixels (height, width) of a PyAV plane, without a copy."""
     return np.frombuffer(plane, np.uint8).reshape(plane.height, plane.line_size)[:, : plane.width]
+
+
+def _frame_of_planes(planes: Planes, matrix: int) -> Any:
+    """A PyAV frame with a copy of the planes."""
+    import av
+
+    height, width = planes.luma.shape
+    frame = av.VideoFrame(width, height, "yuv420p")
+    for plane, values in zip(frame.planes, planes[:3]):
+        if values.shape != (plane.height, plane.width) or values.dtype != np.uint8:
+            raise ValueError(
+                f"4:2:0 planes must be uint8 of ({height}, {width}) and half of that, got {values.dtype} of "
+                f"{values.shape}"
+            )
+        _view(plane)[...] = values
+    frame.color_range, frame.colorspace = FULL if planes.full_range else LIMITED, matrix
+    return frame

@@ -9,12 +9,12 @@ import numpy as np
 import torch
 
 from ucpe.encodings import lat_up_map
+from ucpe.encodings.latitudes import latitude_lines
 from ucpe.generation.pipeline import CameraVideo
 from ucpe.lenses import Lens
 from ucpe.trajectories import Trajectory
 
 SHOWN = 5
-LATITUDES = (-60, -30, 0, 30, 60)
 HORIZON, LINES = "#ffd400", "#ffffff"
 
 
@@ -48,8 +48,6 @@ def preview_sheet(videos: list[CameraVideo], path: str | Path, overlay: bool = T
             if overlay:
                 draw_latitudes(axes, lens_at(video.camera, index), video.camera.c2w[index], height, width)
             axes.set_axis_off()
-            axes.set_xlim(0, width)
-            axes.set_ylim(height, 0)
         row[0].set_title(
             f"{video.prompt}   ·   {_camera_words(video.camera, height, width)}", fontsize=8, loc="left", pad=4
         )
@@ -60,15 +58,11 @@ def preview_sheet(videos: list[CameraVideo], path: str | Path, overlay: bool = T
 
 def draw_latitudes(axes: Any, lens: Lens, c2w: torch.Tensor, height: int, width: int, arrows: bool = True) -> None:
     """Draw latitude lines (the horizon thick) and up arrows of a camera (4, 4) over an image on matplotlib axes."""
-    fine = max(1, round(240 / height))
-    rays = lens.rays(height * fine, width * fine, dtype=torch.float64)
-    world = rays.directions @ c2w[:3, :3].double().T
-    latitude = torch.rad2deg(torch.asin((-world[..., 1]).clamp(-1, 1))).masked_fill(~rays.valid, torch.nan).numpy()
-    u, v = (np.arange(width * fine) + 0.5) / fine, (np.arange(height * fine) + 0.5) / fine
-    for level in LATITUDES:
-        if np.nanmin(latitude) < level < np.nanmax(latitude):
-            style = {"colors": HORIZON, "linewidths": 1.6} if level == 0 else {"colors": LINES, "linewidths": 0.5}
-            axes.contour(u, v, latitude, levels=[level], **style)
+    for level, pieces in latitude_lines(lens, c2w, height, width).items():
+        for piece in pieces:
+            axes.plot(*piece.T, color=LINES if level else HORIZON, linewidth=0.5 if level else 1.6, clip_on=True)
+    axes.set_xlim(0, width)
+    axes.set_ylim(height, 0)
     if not arrows:
         return
     rows, columns = 4, max(4, round(4 * width / height))

@@ -268,24 +268,41 @@ def render_clip(
     if batch not in ((), (len(poses),)):
         raise ValueError(f"a lens of batch shape {batch} does not fit {len(poses)} poses")
     shape = (len(poses), height, width)
-    color, depth = np.empty((*shape, 3), np.uint8), np.empty(shape, np.float32)
-    valid, objects = np.empty(shape, bool), np.empty(shape, np.int16)
+    clip = WorldImage(
+        np.empty((*shape, 3), np.uint8), np.empty(shape, np.float32), np.empty(shape, bool), np.empty(shape, np.int16)
+    )
+    view = WorldView(lens[0] if batch else lens, height, width, samples)  # type: ignore[index]
     for frame, pose in enumerate(poses):
-        if frame == 0 or batch:
-            now = lens[frame] if batch else lens  # type: ignore[index]
-            fine = unpack_rays(now.rays(height * samples, width * samples))
-            centre = fine if samples == 1 else unpack_rays(now.rays(height, width))
-            widths = ray_widths(*fine[1:]).ravel()
-            valid_now, fine, centre = centre[2], _flat(*fine), _flat(*centre)
-        caster = Caster(world, start + frame / fps, threads)
-        pose = np.ascontiguousarray(pose[:3])
-        light, distance, owner = caster.color(fine, widths, pose)
-        if samples > 1:
-            distance, owner = caster.depth(centre, pose)
-        color[frame] = caster.bytes(light, fine[2], centre[2], width, samples).reshape(height, width, 3)
-        depth[frame], objects[frame] = distance.reshape(height, width), owner.reshape(height, width)
-        valid[frame] = valid_now
-    return WorldImage(color, depth, valid, objects)
+        if frame and batch:
+            view = WorldView(lens[frame], height, width, samples)  # type: ignore[index]
+        image = view.image(world, pose, start + frame / fps, threads=threads)
+        for whole, part in zip(clip, image):
+            whole[frame] = part
+    return clip
+
+
+class WorldView:
+    """A lens at an image size, ready to look at worlds from any pose: its rays are computed once."""
+
+    def __init__(self, lens: RayMap, height: int, width: int, samples: int = 1):
+        _check_samples(samples)
+        fine = unpack_rays(lens.rays(height * samples, width * samples))
+        centre = fine if samples == 1 else unpack_rays(lens.rays(height, width))
+        self.widths = ray_widths(*fine[1:]).ravel()
+        self.shape, self.samples, self.valid = (height, width), samples, centre[2]
+        self.fine, self.centre = _flat(*fine), _flat(*centre)
+
+    def image(self, world: World, pose: Any, time: float = 0.0, *, threads: int | None = None) -> WorldImage:
+        """What the lens sees at a camera-to-world pose (4, 4) in metres and a time in seconds."""
+        caster = Caster(world, time, threads)
+        pose = np.ascontiguousarray(array(pose, np.float64)[:3])
+        light, depth, owner = caster.color(self.fine, self.widths, pose)
+        if self.samples > 1:
+            depth, owner = caster.depth(self.centre, pose)
+        color = caster.bytes(light, self.fine[2], self.centre[2], self.shape[1], self.samples)
+        return WorldImage(
+            color.reshape(*self.shape, 3), depth.reshape(self.shape), self.valid, owner.reshape(self.shape)
+        )
 
 
 def near_plane_depth(depth: Any) -> float:

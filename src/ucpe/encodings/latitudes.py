@@ -1,0 +1,46 @@
+"""Lines of latitude in an image: the horizon, and the circles above and below it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ucpe.encodings.orientation import FAR
+from ucpe.lenses import Lens
+
+LATITUDES = (-60, -30, 0, 30, 60)
+"""Latitudes in degrees that are drawn."""
+
+STEPS = 361
+"""Points along a circle of latitude."""
+
+
+def latitude_lines(
+    lens: Lens,  # no batch
+    c2w: Tensor,  # (4, 4), gravity-aligned: world up is (0, -1, 0)
+    height: int,
+    width: int,
+    levels: Sequence[float] = LATITUDES,
+) -> dict[float, list[np.ndarray]]:
+    """Pieces (K, 2) in pixels of each circle of latitude (degrees) that an image of height x width shows."""
+    azimuth = torch.linspace(0, 2 * torch.pi, STEPS, dtype=torch.float64)
+    latitude = torch.deg2rad(torch.tensor(levels, dtype=torch.float64))[:, None]
+    level = latitude.cos() * torch.ones_like(azimuth)
+    world = torch.stack([level * azimuth.sin(), -latitude.sin() * torch.ones_like(azimuth), level * azimuth.cos()], -1)
+    directions = world @ c2w[:3, :3].double()
+    pixels, valid = lens.project(directions if lens.central else directions * FAR, height, width)
+    margin = torch.tensor([width, height], dtype=torch.float64) / 4
+    inside = ((pixels > -margin) & (pixels < 5 * margin)).all(-1) & valid
+    return {number: _pieces(*line) for number, line in zip(levels, zip(pixels.numpy(), inside.numpy()))}
+
+
+def _pieces(pixels: np.ndarray, inside: np.ndarray) -> list[np.ndarray]:
+    """Runs of visible points, cut where the line jumps (a panorama's seam)."""
+    jumps = np.linalg.norm(np.diff(pixels, axis=0), axis=1)
+    usual = np.median(jumps[inside[:-1] & inside[1:]]) if (inside[:-1] & inside[1:]).any() else 0.0
+    joined = inside[:-1] & inside[1:] & (jumps <= 20 * usual + 2)
+    cuts = np.flatnonzero(~joined) + 1
+    return [piece for piece in np.split(pixels, cuts) if len(piece) > 1]
