@@ -1,0 +1,134 @@
+"""A shot as plain data: lens and path as keyframes, the scene to preview it in, and what to generate."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, fields
+from functools import cached_property
+from typing import Any
+
+import torch
+
+from ucpe.lenses import Lens, lens_from_dict
+from ucpe.trajectories import Keyframe, Trajectory
+from ucpe.trajectories.keyframes import EASINGS, camera_at
+
+EASING_NAMES = ("smooth", *EASINGS)
+
+MAX_FRAMES = 2000
+MAX_SIDE = 4096
+MAX_TEXT = 4000
+
+VERSION = 1
+
+
+@dataclass(frozen=True)
+class Key:
+    """A camera at a frame number: position (near-plane depths), angles (degrees), lens, and easing to the next key."""
+
+    frame: float
+    lens: dict[str, Any]
+    position: tuple[float, float, float] = (0.0, 0.0, 0.0)
+    pitch: float = 0.0
+    yaw: float = 0.0
+    roll: float = 0.0
+    easing: str = "smooth"
+
+    def keyframe(self) -> Keyframe:
+        """The same as a keyframe of a trajectory of one frame per second."""
+        lens = lens_from_dict(self.lens)
+        return Keyframe(self.frame, self.position, self.pitch, self.yaw, self.roll, lens=lens, easing=self.easing)
+
+    def pose(self) -> torch.Tensor:
+        """Camera-to-world pose (4, 4)."""
+        return camera_at([self.keyframe()], torch.zeros(1))[0][0]
+
+
+@dataclass(frozen=True)
+class Shot:
+    """Everything a person decides; None leaves a choice to the model. Nothing here changes in place: see `edits`."""
+
+    keys: tuple[Key, ...] = (Key(0.0, {"model": "ucm", "xfov": 100.0, "xi": 0.0}),)
+    frames: int = 17
+    fps: float = 8.0
+    height: int = 270
+    width: int = 480
+    scene: str = "world:3"
+    prompt: str = "a red tower on grass, hills on the horizon, under a clear sky"
+    negative: str = ""
+    seed: int = 0
+    steps: int | None = None
+    guidance: float | None = None
+    image: str | None = None
+    """First frame: a file of the studio's uploads."""
+
+    def __post_init__(self) -> None:
+        _check(self)
+        _ = self.camera
+
+    @cached_property
+    def camera(self) -> Trajectory:
+        """The camera of every frame; it stands still before the first and after the last keyframe."""
+        c2w, lens, _ = camera_at([key.keyframe() for key in self.keys], torch.arange(self.frames))
+        assert lens is not None
+        steady = all(key.lens == self.keys[0].lens for key in self.keys)
+        return Trajectory(c2w, lens[0] if steady else lens, self.fps)
+
+    def lens_at(self, frame: int) -> Lens:
+        """The lens of one frame."""
+        return self.camera.lens[frame] if self.camera.lens.batch_shape else self.camera.lens
+
+    def key_at(self, frame: float) -> int | None:
+        """Index of the keyframe at a frame, if there is one."""
+        return next((index for index, key in enumerate(self.keys) if abs(key.frame - frame) < 0.5), None)
+
+    @property
+    def last_frame(self) -> int:
+        """Number of the last frame."""
+        return self.frames - 1
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values that `from_dict` turns back into this shot."""
+        return {"format": "ucpe-shot", "version": VERSION, **asdict(self)}
+
+    @classmethod
+    def from_dict(cls, values: Any) -> Shot:
+        """The shot of plain values; ValueError where they are none."""
+        if not isinstance(values, dict) or values.get("format") != "ucpe-shot":
+            raise ValueError("not a shot of the studio")
+        if values.get("version") != VERSION:
+            raise ValueError(f"a shot of version {values.get('version')!r}, and this software reads {VERSION}")
+        known = {entry.name for entry in fields(cls)}
+        try:
+            keys = tuple(Key(**{**key, "position": tuple(key["position"])}) for key in values["keys"])
+            return cls(**{name: value for name, value in values.items() if name in known and name != "keys"}, keys=keys)
+        except (KeyError, TypeError) as error:
+            raise ValueError(f"not a whole shot of the studio ({error!r})") from None
+
+
+def _check(shot: Shot) -> None:
+    _check_whole("frames", shot.frames, 1, MAX_FRAMES)
+    _check_whole("height", shot.height, 16, MAX_SIDE)
+    _check_whole("width", shot.width, 16, MAX_SIDE)
+    _check_whole("seed", shot.seed, 0, 2**63 - 1)
+    if shot.steps is not None:
+        _check_whole("steps", shot.steps, 1, 1000)
+    if shot.height % 2 or shot.width % 2:
+        raise ValueError(f"height and width must be even, got {shot.height} x {shot.width}")
+    if not 0 < shot.fps <= 1000:
+        raise ValueError(f"fps must be above 0 and at most 1000, got {shot.fps!r}")
+    if shot.guidance is not None and not 0 <= shot.guidance <= 100:
+        raise ValueError(f"guidance must be from 0 to 100, got {shot.guidance!r}")
+    if max(len(shot.prompt), len(shot.negative)) > MAX_TEXT:
+        raise ValueError(f"a prompt has at most {MAX_TEXT} letters, got {max(len(shot.prompt), len(shot.negative))}")
+    if not shot.keys:
+        raise ValueError("a path needs at least one keyframe")
+    for key in shot.keys:
+        if not 0 <= key.frame <= shot.last_frame:
+            raise ValueError(f"a keyframe must lie within frames 0 to {shot.last_frame}, got {key.frame:g}")
+        if key.easing not in EASING_NAMES:
+            raise ValueError(f"easing must be one of {', '.join(EASING_NAMES)}, got {key.easing!r}")
+
+
+def _check_whole(name: str, value: Any, low: int, high: int) -> None:
+    if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
+        raise ValueError(f"{name} must be a whole number from {low} to {high}, got {value!r}")

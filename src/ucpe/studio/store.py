@@ -1,0 +1,148 @@
+"""What the studio keeps on disk: shots as they change, uploaded files, and results.
+
+FOLDER/shots/ID.json     the shot, written after every edit
+FOLDER/paths/ID.json     its camera, for `ucpe generate --camera` and `ucpe render --camera`
+FOLDER/uploads/HASH.ext  files from outside, named by their content
+FOLDER/results/          videos and records as `ucpe generate` writes them
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import secrets
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+from ucpe.files import atomic_file
+from ucpe.studio.edits import History
+from ucpe.studio.shot import Shot
+
+ID = re.compile(r"[0-9a-f]{8}")
+
+IMAGES = (".png", ".jpg", ".jpeg", ".webp")
+VIDEOS = (".mp4", ".mov", ".mkv", ".webm")
+UPLOADS = (*IMAGES, *VIDEOS, ".json", ".yaml", ".yml", ".txt", ".npy", ".npz", ".bin", ".csv", ".xml", ".zip", ".toml")
+"""How the name of an uploaded file may end; nothing else of its name is kept."""
+
+
+class Document:
+    """A shot that is open: its history, and the windows that show it."""
+
+    def __init__(self, store: Store, id: str, shot: Shot):
+        self.store, self.id, self.history = store, id, History(shot)
+        self.listeners: list[Callable[[], None]] = []
+
+    @property
+    def shot(self) -> Shot:
+        """The shot as it is now."""
+        return self.history.shot
+
+    def edit(self, shot: Shot, tag: str | None = None) -> None:
+        """Take the next shot, write it down and tell every window; edits of one tag in a row are one undo step."""
+        self.history.edit(shot, tag)
+        self._changed()
+
+    def undo(self) -> None:
+        """Bring back the shot before the last step."""
+        self.history.undo()
+        self._changed()
+
+    def redo(self) -> None:
+        """Take back the last undo."""
+        self.history.redo()
+        self._changed()
+
+    def settle(self) -> None:
+        """End a drag: write what it led to."""
+        self.history.settle()
+        self.store.save(self)
+
+    def _changed(self) -> None:
+        if self.history.tag is None:
+            self.store.save(self)
+        for listener in list(self.listeners):
+            listener()
+
+
+class Store:
+    """The studio's folder."""
+
+    def __init__(self, folder: Path):
+        self.folder = folder
+        self.shots, self.paths = folder / "shots", folder / "paths"
+        self.uploads, self.results = folder / "uploads", folder / "results"
+        for path in (self.shots, self.paths, self.uploads, self.results):
+            path.mkdir(parents=True, exist_ok=True)
+        self.open_documents: dict[str, Document] = {}
+
+    def latest_unwatched(self) -> str:
+        """The shot that was changed last and is in no window; a new one where all are."""
+        ids = sorted(self.shots.glob("*.json"), key=lambda path: path.stat().st_mtime, reverse=True)
+        for id in (path.stem for path in ids):
+            document = self.open_documents.get(id)
+            if ID.fullmatch(id) and not (document and document.listeners):
+                return id
+        return self.new()
+
+    def new(self, shot: Shot | None = None) -> str:
+        """Write a new shot and return its id."""
+        document = Document(self, secrets.token_hex(4), shot or Shot())
+        self.save(document)
+        self.open_documents[document.id] = document
+        return document.id
+
+    def open(self, id: str) -> Document:
+        """The shot of an id; ValueError if there is none or its file is broken."""
+        if not ID.fullmatch(id):
+            raise ValueError(f"no shot {id[:20]!r}")
+        if id not in self.open_documents:
+            path = self.shots / f"{id}.json"
+            if not path.is_file():
+                raise ValueError(f"no shot {id} in {self.folder}")
+            try:
+                shot = Shot.from_dict(json.loads(path.read_text()))
+            except (ValueError, RecursionError) as error:
+                raise ValueError(f"{path}: {error}") from None
+            self.open_documents[id] = Document(self, id, shot)
+        return self.open_documents[id]
+
+    def save(self, document: Document) -> None:
+        """Write a shot and its camera."""
+        with atomic_file(self.shots / f"{document.id}.json") as file:
+            file.write_text(json.dumps(document.shot.to_dict(), indent=1))
+        document.shot.camera.save(self.path_file(document.id))
+
+    def path_file(self, id: str) -> Path:
+        """The file with a shot's camera."""
+        return self.paths / f"{id}.json"
+
+    def keep(self, content: Path, name: str) -> Path:
+        """Keep a file from outside under a name made of its content; of its own name only a known suffix is used."""
+        suffix = Path(name).suffix.lower()
+        if suffix not in UPLOADS:
+            raise ValueError(
+                f"files that end in {suffix or 'nothing'} are not read here; known are {', '.join(UPLOADS)}"
+            )
+        kept = self.uploads / f"{_digest(content)[:24]}{suffix}"
+        if not kept.exists():
+            with atomic_file(kept) as temporary:
+                shutil.copyfile(content, temporary)
+        return kept
+
+    def upload(self, name: str) -> Path:
+        """The path of a kept file; ValueError for any other name."""
+        path = self.uploads / name
+        if not re.fullmatch(r"[0-9a-f]{24}\.[a-z0-9]{2,5}", name) or not path.is_file():
+            raise ValueError("that file is not in the studio's uploads any more: choose it again")
+        return path
+
+
+def _digest(path: Path) -> str:
+    digest = hashlib.sha256()
+    with open(path, "rb") as file:
+        while block := file.read(1 << 20):
+            digest.update(block)
+    return digest.hexdigest()
