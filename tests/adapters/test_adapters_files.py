@@ -15,7 +15,7 @@ def trained(scene, randomise):
 def released_adapter(randomise, **options):
     """An adapter with the sizes of Wan's heads, as released checkpoints have."""
     sizes = {"width": 256, "base_heads": 2, "num_blocks": 2, "compression": 2}
-    geometry = {"token_position": "corner", "up_map": "released", "mask_invalid": False}
+    geometry = {"token_position": "corner", "up_map": "released", "mask_invalid": False, "dark_token_world": "gravity"}
     return randomise(CameraAdapter(**sizes, **geometry, **options))
 
 
@@ -92,6 +92,29 @@ def test_released_weights_keep_their_geometry(randomise, scene, tmp_path):
     assert not torch.allclose(theirs.features, ours.features, atol=1e-3)
 
 
+def test_a_checkpoint_of_the_whole_model_gives_its_adapter(randomise, tmp_path):
+    adapter, path = released_adapter(randomise), tmp_path / "pytorch_model.bin"
+    adapter.export_released(path)
+    base = {"pipe.dit.head.weight": torch.zeros(2), "pipe.dit.blocks.0.self_attn.q.weight": torch.zeros(2, 2)}
+    torch.save({**torch.load(path, weights_only=True), **base}, path)
+    with pytest.warns(UserWarning, match="20 weights of the adapter used, 2 others left"):
+        again = CameraAdapter.from_released(path)
+    assert all(torch.equal(value, again.state_dict()[name]) for name, value in adapter.state_dict().items())
+    torch.save(base, path)
+    with pytest.raises(ValueError, match="no released camera adapter: 2 weights of a base model"):
+        CameraAdapter.from_released(path)
+
+
+def test_without_lat_up_dark_tokens_carry_the_identity_of_the_gravity_aligned_world(randomise, scene, tmp_path):
+    adapter, path = released_adapter(randomise, orientation=False), tmp_path / "pytorch_model.bin"
+    adapter.export_released(path)
+    released, first = CameraAdapter.from_released(path), CameraAdapter.from_released(path, dark_token_world="first")
+    camera = scene.cameras[1]
+    axes = [a.encode(camera, height=32, width=32).operator.inverse[0, 3, :3, 2].double() for a in (released, first)]
+    for axis, world in zip(axes, (camera.zero_first_yaw(), camera.relative_to_first())):
+        torch.testing.assert_close(axis, world.c2w[0, :3, 2], atol=1e-6, rtol=0)
+
+
 def test_wrong_or_partial_checkpoints_are_refused_by_name(randomise, tmp_path):
     adapter = released_adapter(randomise)
     path = tmp_path / "pytorch_model.bin"
@@ -103,8 +126,8 @@ def test_wrong_or_partial_checkpoints_are_refused_by_name(randomise, tmp_path):
     torch.save(partial, path)
     with pytest.raises(ValueError, match=r"1 missing \(blocks\.1\.k_proj\.bias\); 0 unexpected"):
         CameraAdapter.from_released(path)
-    torch.save({**state, "pipe.dit.head.weight": torch.zeros(2)}, path)
-    with pytest.raises(ValueError, match=r"0 missing; 1 unexpected \(pipe\.dit\.head\.weight\)"):
+    torch.save({**state, prefix + "gate.weight": torch.zeros(2)}, path)
+    with pytest.raises(ValueError, match=r"0 missing; 1 unexpected \(blocks\.1\.gate\.weight\)"):
         CameraAdapter.from_released(path)
     torch.save({**state, prefix + "cam_encoder.weight": torch.zeros(256, 12)}, path)
     with pytest.raises(

@@ -31,6 +31,8 @@ class CameraAdapter(Adapter):
       adds branch(y) to the residual stream y after self-attention.
     - `orientation`: absolute pitch and roll, as a Lat-Up map added to the tokens of the branch.
     - `mask_invalid`: tokens that no ray reaches are no keys of the branch's attention.
+    - `dark_token_world`: the world whose identity those tokens carry if they are not masked: "gravity" (aligned with
+      the vertical) or "first" (of the first camera). None is "gravity" with orientation and "first" without.
     """
 
     @register_to_config
@@ -53,6 +55,7 @@ class CameraAdapter(Adapter):
         token_position: str = "center",
         up_map: str = "exact",
         mask_invalid: bool = True,
+        dark_token_world: str | None = None,
     ):
         super().__init__()
         for name, value, choices in (
@@ -61,9 +64,10 @@ class CameraAdapter(Adapter):
             ("ray_frame", ray_frame, ("paper", "transport")),
             ("token_position", token_position, ("center", "corner")),
             ("up_map", up_map, ("exact", "released")),
+            ("dark_token_world", dark_token_world, (None, "gravity", "first")),
         ):
             if value not in choices:
-                raise ValueError(f"{name} must be one of {', '.join(choices)}, got {value!r}")
+                raise ValueError(f"{name} must be one of {', '.join(map(str, choices))}, got {value!r}")
         if (heads is None) != (head_dim is None):
             raise ValueError(f"give heads and head_dim together or neither, got heads={heads} and head_dim={head_dim}")
         if heads is None or head_dim is None:
@@ -119,8 +123,11 @@ class CameraAdapter(Adapter):
         write_released(self, path)
 
     def _placed(self, camera: Trajectory) -> Trajectory:
-        """The camera in the world whose identity unmasked dark tokens carry; all others are the same in any world."""
-        return camera if self.config["mask_invalid"] else absolute_poses(camera, self.config["orientation"])
+        """The camera in the world that decides what unmasked dark tokens carry; for all others any world will do."""
+        if self.config["mask_invalid"]:
+            return camera
+        world = self.config["dark_token_world"]
+        return absolute_poses(camera, self.config["orientation"] if world is None else world == "gravity")
 
     def _hook(self, backbone: Backbone) -> list[Any]:
         handles = []

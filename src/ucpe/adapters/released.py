@@ -21,8 +21,17 @@ if TYPE_CHECKING:
 RELEASED_NAME = re.compile(r"pipe\.dit\.blocks\.(\d+)\.cam_self_attn\.(\w+\.(?:weight|bias))")
 """Name of a released weight: its block, and its name within the branch."""
 
-RELEASED_GEOMETRY = {"token_position": "corner", "up_map": "released", "mask_invalid": False}
-"""What the released weights were trained with: tokens at their top left corner, an Up map slightly off, no mask."""
+BASE_NAME = re.compile(r"pipe\.dit\.(?!.*cam_self_attn)")
+"""How the name of a weight of the base model starts, in a checkpoint of the whole model."""
+
+RELEASED_GEOMETRY = {
+    "token_position": "corner",
+    "up_map": "released",
+    "mask_invalid": False,
+    "dark_token_world": "gravity",
+}
+"""What the released weights were trained with: tokens at their top left corner, an Up map slightly off, no mask, and
+the gravity-aligned world also without Lat-Up."""
 
 HEAD_DIM = 128
 """Channels of a head of every Wan transformer."""
@@ -31,12 +40,19 @@ HEAD_DIM = 128
 def read_released(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, Tensor]]:
     """Constructor options and weights of a `CameraAdapter` from a released checkpoint."""
     state = _read_state(Path(path))
+    base = [name for name in state if BASE_NAME.match(name)]
+    state = {name: value for name, value in state.items() if not BASE_NAME.match(name)}
     matches = {name: RELEASED_NAME.fullmatch(name) for name in state}
     weights = {f"blocks.{int(m[1])}.{m[2]}": state[name] for name, m in matches.items() if m}
     unexpected = [name for name, match in matches.items() if not match]
     first = next((weights[name] for name in weights if name.endswith(".q_proj.weight")), None)
     if first is None or first.ndim != 2:
-        raise ValueError(f"{path} is no released camera adapter: {listed('unexpected', unexpected)}")
+        found = listed("unexpected", unexpected) if unexpected or not base else listed("weights of a base model", base)
+        raise ValueError(f"{path} is no released camera adapter: {found}")
+    if base:
+        warnings.warn(
+            f"{path} holds a whole model: {len(weights)} weights of the adapter used, {len(base)} others left"
+        )
     inner, width = first.shape
     compression = max(1, width // inner)
     options = {
