@@ -353,7 +353,8 @@ def test_transferred_rotations_are_used(tmp_path, footage):
     """A line of a sources file, as matching writes it: rotations by file, start fixed."""
     pan = Trajectory.pan(Equirectangular(), degrees=60, frames=4)
     np.save(tmp_path / "pan.npy", pan.c2w[:, :3].numpy())
-    line = {"video": str(footage / "walk.mp4"), "poses": str(footage / "walk.npy"), "near_depth": 2.0}
+    (tmp_path / "footage").symlink_to(footage)
+    line = {"video": "footage/walk.mp4", "poses": "footage/walk.npy", "near_depth": 2.0}
     line |= {"rotations": ["pan.npy"], "start": 5, "scores": {"quality": 0.8}}
     (tmp_path / "sources.jsonl").write_text(json.dumps(line) + "\n")
     synthesize([tmp_path / "sources.jsonl"], tmp_path / "set", 1, SMALL)

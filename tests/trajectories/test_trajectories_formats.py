@@ -318,7 +318,7 @@ def test_pickles_are_never_loaded(tmp_path):
     with pytest.raises(ValueError, match="not a plain NumPy array"):
         Trajectory.load(tmp_path / "bad.npy")
     np.savez(tmp_path / "bad.npz", data=np.array([{"a": 1}], dtype=object))
-    with pytest.raises(ValueError, match=r"bad\.npz: not a ViPE archive .* allow_pickle"):
+    with pytest.raises(ValueError, match=r"bad\.npz: not a plain NumPy array .* allow_pickle"):
         Trajectory.load(tmp_path / "bad.npz")
 
 

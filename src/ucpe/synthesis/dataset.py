@@ -21,6 +21,7 @@ from torch import Tensor
 from torch.utils.data import Dataset
 
 from ucpe.lenses import lens_family, lens_from_dict
+from ucpe.reading import inside, parse_json
 from ucpe.trajectories import Trajectory
 
 METADATA = "metadata.parquet"
@@ -176,13 +177,23 @@ def clip_row(clip: Clip, seed: int = 0, start: int = 0) -> dict[str, Any]:
 
 
 def clip_of_row(folder: Path, row: dict[str, Any]) -> Clip:
-    """The clip of a row of `metadata.parquet`."""
-    poses = torch.tensor(row["poses"], dtype=torch.float64).reshape(-1, 3, 4)
-    last = torch.tensor([0.0, 0, 0, 1], dtype=torch.float64).expand(len(poses), 1, 4)
-    camera = Trajectory(torch.cat([poses, last], 1), lens_from_dict(json.loads(row["lens"])), row["fps"])
+    """The clip of a row of `metadata.parquet`, whose video lies in the folder."""
+    where = f"{folder / METADATA}, clip {row['id']!r}"
+    if missing := [name for name in schema().names if row.get(name) is None and name not in ("xfov", "xi")]:
+        raise ValueError(f"{where}: no value for {', '.join(missing)}")
+    try:
+        poses = torch.tensor(row["poses"], dtype=torch.float64).reshape(-1, 3, 4)
+        last = torch.tensor([0.0, 0, 0, 1], dtype=torch.float64).expand(len(poses), 1, 4)
+        lens = lens_from_dict(parse_json(row["lens"], "lens"))
+        camera = Trajectory(torch.cat([poses, last], 1), lens, row["fps"])
+        scores = {str(name): float(score) for name, score in parse_json(row["scores"], "scores").items()}
+    except (ValueError, TypeError, AttributeError, RuntimeError) as error:
+        raise ValueError(f"{where}: {error}") from None
+    if row["id"] != inside("", row["id"], where).name:
+        raise ValueError(f"{where}: an id must not contain a path")
     return Clip(
         id=row["id"],
-        video=folder / row["file_name"],
+        video=inside(folder, row["file_name"], where),
         caption=row["caption"],
         camera=camera,
         family=row["family"],
@@ -193,7 +204,7 @@ def clip_of_row(folder: Path, row: dict[str, Any]) -> Clip:
         height=row["height"],
         width=row["width"],
         categories=tuple(row["categories"]),
-        scores=json.loads(row["scores"]),
+        scores=scores,
     )
 
 
@@ -227,9 +238,13 @@ def read_metadata(folder: Path) -> Any:
     if not path.is_file():
         raise ValueError(f"{folder}: no {METADATA}; `ucpe synthesize` writes one once all its clips are made")
     try:
-        return parquet.read_table(path)
-    except (pa.ArrowInvalid, OSError) as error:
+        table = parquet.read_table(path)
+    except (pa.ArrowException, OSError) as error:
         raise ValueError(f"{path}: not a readable table ({error})") from None
+    try:
+        return table.select(schema().names).cast(schema())
+    except (pa.ArrowException, KeyError, ValueError) as error:
+        raise ValueError(f"{path}: expected the columns {', '.join(schema().names)} ({error})") from None
 
 
 def write_bytes(path: Path, content: bytes) -> None:

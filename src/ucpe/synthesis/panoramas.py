@@ -19,6 +19,7 @@ import numpy as np
 
 from ucpe.lenses import Lens
 from ucpe.lenses.base import check_size
+from ucpe.reading import open_image
 from ucpe.video import Planes
 
 Projection = Literal["equirectangular", "eac"]
@@ -71,13 +72,7 @@ class Panorama:
     @classmethod
     def open(cls, path: str | Path, projection: Projection = "equirectangular") -> Panorama:
         """Read a panorama from an image file."""
-        from PIL import Image, UnidentifiedImageError
-
-        try:
-            with Image.open(path) as image:
-                return cls(np.asarray(image.convert("RGB")), projection)
-        except (UnidentifiedImageError, OSError) as error:
-            raise ValueError(f"{path}: not a readable image ({error})") from None
+        return cls(np.asarray(open_image(path)), projection)
 
     def level(self, number: int) -> np.ndarray:
         """The picture at 1 / 2^number of its size, each pixel the mean of those it covers."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -14,6 +13,7 @@ import torch
 from torch import Tensor
 
 from ucpe.lenses import Equirectangular, Lens
+from ucpe.reading import inside, read_json, read_json_lines
 from ucpe.trajectories import Trajectory
 from ucpe.video import VIDEO_SUFFIXES, VideoInfo, read_video
 
@@ -252,9 +252,8 @@ def _open_source(name: str) -> Iterator[Source]:
             if video.suffix.lower() in VIDEO_SUFFIXES:
                 yield PanoramaSource(video, **_beside(video))
     elif path.suffix == ".jsonl" and path.is_file():
-        for line, text in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
-            if text.strip():
-                yield _from_line(path, line, text)
+        for where, content in read_json_lines(path):
+            yield PanoramaSource(**_settings(path, content, where))
     elif path.suffix.lower() in VIDEO_SUFFIXES:
         yield PanoramaSource(path, **_beside(path))
     else:
@@ -266,7 +265,7 @@ def _beside(video: Path) -> dict[str, Any]:
     settings: dict[str, Any] = {}
     extra = video.with_suffix(".source.json")
     if extra.is_file():
-        settings = _settings(extra, json.loads(extra.read_text(encoding="utf-8")))
+        settings = _settings(extra, read_json(extra), extra)
     for suffix in POSE_SUFFIXES:
         if "poses" not in settings and video.with_suffix(suffix).is_file():
             settings["poses"] = video.with_suffix(suffix)
@@ -274,31 +273,29 @@ def _beside(video: Path) -> dict[str, Any]:
     return settings
 
 
-def _from_line(path: Path, line: int, text: str) -> PanoramaSource:
-    try:
-        content = json.loads(text)
-        settings = _settings(path, content)
-        return PanoramaSource(**settings)
-    except (json.JSONDecodeError, TypeError, ValueError) as error:
-        raise ValueError(f"{path}, line {line}: {error}") from None
+KINDS = {"projection": str, "start": int, "caption": str, "categories": list, "rotations": list, "scores": dict}
+"""Types of a source's fields."""
 
 
-def _settings(path: Path, content: Any) -> dict[str, Any]:
+def _settings(path: Path, content: Any, where: str | Path) -> dict[str, Any]:
     """The fields of a PanoramaSource from JSON, paths taken relative to the file they stand in."""
     if not isinstance(content, dict):
-        raise ValueError(f"expected an object, found {type(content).__name__}")
+        raise ValueError(f"{where}: expected an object, found {type(content).__name__}")
     known = set(PanoramaSource.__dataclass_fields__)
     if unknown := sorted(set(content) - known):
-        raise ValueError(f"unknown fields {', '.join(unknown)}; there are {', '.join(sorted(known))}")
-    settings = dict(content)
+        raise ValueError(f"{where}: unknown fields {', '.join(unknown)}; there are {', '.join(sorted(known))}")
+    settings = {name: value for name, value in content.items() if value is not None}
+    for name, kind in KINDS.items():
+        if not isinstance(settings.get(name, kind()), kind):
+            raise ValueError(f"{where}: {name}: expected a {kind.__name__}, found {settings[name]!r}")
     for name in ("video", "poses"):
-        if settings.get(name) is not None:
-            settings[name] = path.parent / settings[name]
-    settings["rotations"] = tuple(path.parent / file for file in content.get("rotations", ()))
-    settings["categories"] = tuple(content.get("categories", ()))
-    depth = content.get("near_depth")
-    if depth is not None and not (isinstance(depth, int | float) and 0 < depth < math.inf):
-        raise ValueError(f"near_depth must be a positive number, got {depth!r}")
+        if name in settings:
+            settings[name] = inside(path.parent, settings[name], where)
+    settings["rotations"] = tuple(inside(path.parent, file, where) for file in settings.get("rotations", ()))
+    settings["categories"] = tuple(map(str, settings.get("categories", ())))
+    depth = settings.get("near_depth", 1)
+    if isinstance(depth, bool) or not (isinstance(depth, int | float) and 0 < depth < math.inf):
+        raise ValueError(f"{where}: near_depth must be a positive number, got {depth!r}")
     return settings
 
 

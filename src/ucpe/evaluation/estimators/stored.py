@@ -10,8 +10,6 @@ One file per video, named after it:
 
 from __future__ import annotations
 
-import json
-import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +25,7 @@ from ucpe.evaluation.estimators.base import (
     PoseEstimate,
 )
 from ucpe.lenses import Lens
+from ucpe.reading import read_arrays, read_json_object
 from ucpe.trajectories import Trajectory
 
 POSE_SUFFIXES = (".npz", ".npy", ".json", ".txt")
@@ -94,15 +93,17 @@ class StoredCalibrations:
 
 def read_npz_poses(path: Path) -> PoseEstimate:
     """Poses of an npz file with `data` and optionally `inds`, as ViPE writes them."""
-    arrays = _arrays(path)
+    arrays = read_arrays(path)
     if "data" not in arrays:
         raise ValueError(f"{path}: no array `data` with camera-to-world poses, only {sorted(arrays)}")
-    data = np.asarray(arrays["data"], np.float64)
-    if data.ndim != 3 or data.shape[1:] not in ((4, 4), (3, 4)) or len(data) == 0:
-        raise ValueError(f"{path}: `data` must be of shape (frames, 4, 4) or (frames, 3, 4), got {data.shape}")
+    data = arrays["data"]
+    if data.dtype.kind != "f" or data.ndim != 3 or data.shape[1:] not in ((4, 4), (3, 4)) or len(data) == 0:
+        raise ValueError(
+            f"{path}: `data` must be floats of shape (frames, 4, 4) or (frames, 3, 4), got {data.dtype} {data.shape}"
+        )
     frames = np.asarray(arrays.get("inds", np.arange(len(data))))
-    if frames.shape != (len(data),):
-        raise ValueError(f"{path}: {len(data)} poses need as many `inds`, got {frames.shape}")
+    if frames.shape != (len(data),) or frames.dtype.kind not in "iu":
+        raise ValueError(f"{path}: {len(data)} poses need as many whole `inds`, got {frames.dtype} {frames.shape}")
     if not np.isfinite(data).all():
         raise EstimationFailure(f"stored pose of frame {frames[~np.isfinite(data).all((1, 2))][0]} is not finite")
     poses = np.tile(np.eye(4), (len(data), 1, 1))
@@ -140,24 +141,8 @@ def _trajectory_poses(path: Path) -> PoseEstimate:
     return PoseEstimate(trajectory.c2w.double(), np.arange(len(trajectory)), details={"file": path.name})
 
 
-def _arrays(path: Path) -> dict[str, np.ndarray]:
-    try:
-        with np.load(path, allow_pickle=False) as file:
-            return {name: file[name] for name in file.files}
-    except (ValueError, OSError, EOFError, zipfile.BadZipFile) as error:
-        raise ValueError(f"{path}: not a readable npz file of plain arrays ({error})") from None
-
-
 def _numbers(path: Path) -> dict[str, Any]:
-    if path.suffix == ".npz":
-        return _arrays(path)
-    try:
-        values = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise ValueError(f"{path}: not JSON ({error})") from None
-    if not isinstance(values, dict):
-        raise ValueError(f"{path}: expected an object of named numbers, found {type(values).__name__}")
-    return values
+    return read_arrays(path) if path.suffix == ".npz" else read_json_object(path)
 
 
 def _stored_model(folder: Path) -> LensModel:

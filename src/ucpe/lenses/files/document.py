@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import math
 import re
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from ucpe.files import atomic_file
 from ucpe.lenses.base import Lens
 from ucpe.lenses.planar import PlanarLens
+from ucpe.reading import parse_json, parse_yaml, read_text
 
 
 class Section:
@@ -83,10 +81,6 @@ class Section:
         return self.data[key]
 
 
-class _Loader(yaml.SafeLoader):
-    """Safe YAML that takes OpenCV's matrices as mappings."""
-
-
 def batch_entry(lens: Lens, camera: str | None, file: str) -> Lens:
     """The lens of the batch entry with number `camera`; the lens as it is if it has no batch or none is asked for."""
     if camera is None or not lens.batch_shape:
@@ -97,31 +91,13 @@ def batch_entry(lens: Lens, camera: str | None, file: str) -> Lens:
     return lens[int(camera)]
 
 
-def _construct_matrix(loader: yaml.SafeLoader, node: yaml.MappingNode) -> dict[Any, Any]:
-    return loader.construct_mapping(node, deep=True)
-
-
-_Loader.add_constructor("tag:yaml.org,2002:opencv-matrix", _construct_matrix)
-
-
 def read_mapping(path: Path) -> dict[str, Any]:
     """The mapping in a JSON or YAML file (safe-loaded; OpenCV's header and matrix tags are understood)."""
-    try:
-        text = path.read_text(encoding="utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise ValueError(f"{path}: expected a text file, found a byte that is not UTF-8 at {error.start}") from None
-    try:
-        if text.lstrip()[:1] in ("{", "["):
-            data = json.loads(text)
-        else:
-            data = yaml.load(re.sub(r"\A%YAML[:\s].*", "", text), Loader=_Loader)
-    except json.JSONDecodeError as error:
-        raise ValueError(f"{path}, line {error.lineno}: not JSON: {error.msg}") from None
-    except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        line = f", line {mark.line + 1}" if mark else ""
-        problem = getattr(error, "problem", None) or str(error)
-        raise ValueError(f"{path}{line}: not YAML: {problem}") from None
+    text = read_text(path)
+    if text.lstrip()[:1] in ("{", "["):
+        data = parse_json(text, path)
+    else:
+        data = parse_yaml(re.sub(r"\A%YAML[:\s].*", "", text), path, tags=("tag:yaml.org,2002:opencv-matrix",))
     if not isinstance(data, dict):
         raise ValueError(f"{path}: expected a mapping of names to values, found {type(data).__name__}")
     return {str(key): value for key, value in data.items()}

@@ -23,6 +23,7 @@ from urllib.parse import quote
 
 import pyarrow as pa
 
+from ucpe.reading import inside
 from ucpe.synthesis.curation.exporting import FOLDER, clip_file, curated_row, cut_clip
 from ucpe.synthesis.curation.normalization import ScaleNormalization
 from ucpe.synthesis.curation.overlay import OverlayCheck
@@ -227,7 +228,7 @@ def _export(output: Path, part: str, source: Path, kept: list[Row], fingerprint:
     rows = [curated_row(source, row) for row in kept]
     write_part(output / part, table_of(rows, CURATED), stamp)
     for video in set(before) - {row["video"] for row in rows}:
-        (output / video).unlink(missing_ok=True)
+        inside(output, video, output / part).unlink(missing_ok=True)
 
 
 def _results(

@@ -14,6 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ucpe.reading import inside
 from ucpe.synthesis.dataset import write_bytes
 from ucpe.synthesis.motion.rows import CURATED, MATCHES, part_files, poses_of_row, read_part
 from ucpe.trajectories import Trajectory
@@ -80,7 +81,7 @@ def _write_source(folder: Path, part: Path, clip: dict[str, Any], c2w: Tensor, m
         rotations.append(file.as_posix())
     return json.dumps(
         {
-            "video": os.path.relpath((part.parent / clip["video"]).resolve(), folder.resolve()),
+            "video": _link(folder, inside(part.parent, clip["video"], part), name).as_posix(),
             "poses": poses.as_posix(),
             "near_depth": 1.0,
             "rotations": rotations,
@@ -89,6 +90,15 @@ def _write_source(folder: Path, part: Path, clip: dict[str, Any], c2w: Tensor, m
             "scores": {key: clip[key] for key in ("quality", "watermark", "rotation_score", "motion_magnitude")},
         }
     )
+
+
+def _link(folder: Path, video: Path, name: str) -> Path:
+    """A link to a video inside the folder, because sources name no file outside theirs; relative to the folder."""
+    link = Path("videos") / name / video.name
+    (folder / link).parent.mkdir(parents=True, exist_ok=True)
+    (folder / link).unlink(missing_ok=True)
+    (folder / link).symlink_to(os.path.relpath(video.resolve(), (folder / link).parent.resolve()))
+    return link
 
 
 def _write_array(path: Path, array: np.ndarray) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from ucpe.reading import MAX_FRAMES, read_array, read_arrays
 from ucpe.trajectories.formats.base import ImageSize, Recording, poses_of_array, write_atomically
 from ucpe.trajectories.interpolation import interpolate_poses
 from ucpe.trajectories.trajectory import Trajectory
@@ -29,11 +30,7 @@ class PanShotArray:
 
     def read(self, path: Path) -> Recording:
         """Poses of a file."""
-        try:
-            array = np.load(path, allow_pickle=False)
-        except (ValueError, EOFError) as error:
-            raise ValueError(f"{path}: not a plain NumPy array ({error})") from None
-        return Recording(poses_of_array(path, array))
+        return Recording(poses_of_array(path, read_array(path)))
 
     def write(self, trajectory: Trajectory, path: Path, size: ImageSize) -> None:
         """Write poses (frames, 3, 4) in the trajectory's dtype; lens and frame rate are not kept."""
@@ -63,17 +60,18 @@ class ViPE:
 
     def read(self, path: Path) -> Recording:
         """Poses of a file, one for every frame from the first to the last."""
-        try:
-            with np.load(path, allow_pickle=False) as archive:
-                data = archive["data"]
-                frames = torch.as_tensor(archive["inds"]).double() if "inds" in archive else None
-        except (KeyError, TypeError, ValueError, EOFError, zipfile.BadZipFile) as error:
-            raise ValueError(f"{path}: not a ViPE archive with a plain array `data` ({error})") from None
-        poses = poses_of_array(path, data)
-        if frames is None:
+        arrays = read_arrays(path)
+        if "data" not in arrays:
+            raise ValueError(f"{path}: expected an array `data` of poses, found {', '.join(arrays) or 'nothing'}")
+        poses = poses_of_array(path, arrays["data"])
+        if "inds" not in arrays:
             return Recording(poses)
-        if frames.shape != (len(poses),) or not (torch.diff(frames) > 0).all():
+        if arrays["inds"].dtype.kind not in "iuf" or not np.isfinite(arrays["inds"]).all():
+            raise ValueError(f"{path}: expected `inds` to be frame numbers, found {arrays['inds'].dtype}")
+        frames = torch.as_tensor(arrays["inds"].astype(np.float64))
+        if not len(poses) or frames.shape != (len(poses),) or not (torch.diff(frames) > 0).all():
             raise ValueError(f"{path}: expected `inds` to be {len(poses)} increasing frame numbers")
+        MAX_FRAMES.check(float(frames[-1] - frames[0] + 1), path)
         return Recording(interpolate_poses(poses, frames, torch.arange(int(frames[0]), int(frames[-1]) + 1).double()))
 
     def write(self, trajectory: Trajectory, path: Path, size: ImageSize) -> None:

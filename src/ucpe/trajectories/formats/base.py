@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import re
 from collections.abc import Sequence
@@ -10,11 +9,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from ucpe.files import atomic_file
 from ucpe.lenses import Lens
+from ucpe.reading import MAX_LINE, read_json, read_lines
 from ucpe.trajectories.rotations import pose_matrix
 from ucpe.trajectories.trajectory import ROTATION_TOLERANCE, Trajectory
 
@@ -64,7 +65,7 @@ class Row(NamedTuple):
 def read_rows(path: Path, columns: int, expected: str, skip_title: bool = False) -> list[Row]:
     """Rows of numbers of a text file; blank lines, `#` comments and (if asked) a title line are skipped."""
     rows = []
-    for line, text in enumerate(_lines(path), start=1):
+    for line, text in enumerate(read_lines(path), start=1):
         if not text.strip() or text.lstrip().startswith("#"):
             continue
         numbers = parse_numbers(text)
@@ -86,7 +87,8 @@ def first_rows(path: Path, count: int = 1) -> list[str]:
     found: list[str] = []
     try:
         with path.open(encoding="utf-8") as file:
-            for text in file:
+            while text := file.readline(MAX_LINE.allowed + 1):
+                MAX_LINE.check(len(text), path)
                 if text.strip() and not text.lstrip().startswith("#"):
                     found.append(text)
                 if len(found) == count:
@@ -121,23 +123,14 @@ def poses_of_rows(
 
 def poses_of_array(path: Path, array: Any) -> Tensor:
     """Poses (N, 4, 4) in float64 of an array (N, 3, 4) or (N, 4, 4)."""
-    poses = torch.as_tensor(array)
-    if poses.ndim != 3 or tuple(poses.shape[1:]) not in ((3, 4), (4, 4)) or not poses.is_floating_point():
+    array = np.asarray(array)
+    if array.ndim != 3 or array.shape[1:] not in ((3, 4), (4, 4)) or array.dtype.kind != "f":
         raise ValueError(
-            f"{path}: expected a floating array of shape (frames, 3, 4) or (frames, 4, 4), found {poses.dtype} "
-            f"{tuple(poses.shape)}"
+            f"{path}: expected a floating array of shape (frames, 3, 4) or (frames, 4, 4), found {array.dtype} "
+            f"{array.shape}"
         )
-    return pose_matrix(poses[:, :3, :3].double(), poses[:, :3, 3].double())
-
-
-def read_json(path: Path) -> Any:
-    """Parsed JSON; a syntax error says where it is."""
-    try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except json.JSONDecodeError as error:
-        raise ValueError(f"{path}, line {error.lineno}, column {error.colno}: not JSON ({error.msg})") from None
-    except UnicodeDecodeError:
-        raise ValueError(f"{path} is not a text file") from None
+    poses = torch.from_numpy(array.astype(np.float64))
+    return pose_matrix(poses[:, :3, :3], poses[:, :3, 3])
 
 
 def frame_rate_of_json(path: Path, value: Any) -> float:
@@ -187,10 +180,3 @@ def number(value: float) -> str:
 def natural_order(name: str) -> list[tuple[int, str]]:
     """Key that sorts frame_10 after frame_9."""
     return [(int(part), "") if part.isdigit() else (-1, part) for part in re.split(r"(\d+)", str(name))]
-
-
-def _lines(path: Path) -> list[str]:
-    try:
-        return path.read_text(encoding="utf-8").splitlines()
-    except UnicodeDecodeError:
-        raise ValueError(f"{path} is not a text file") from None

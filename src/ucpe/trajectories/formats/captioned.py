@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from ucpe.lenses import UCM
+from ucpe.reading import inside, read_json, read_json_lines
 from ucpe.trajectories.formats.arrays import PanShotArray
-from ucpe.trajectories.formats.base import peek_json, read_json
+from ucpe.trajectories.formats.base import peek_json
 from ucpe.trajectories.formats.realestate10k import RealEstate10K
 from ucpe.trajectories.rotations import invert_pose
 from ucpe.trajectories.trajectory import DEFAULT_FPS, Trajectory
+
+KINDS = {"video": str, "pose": str, "pose_path": str, "caption": str, "videos": list}
+"""Types of the entries that are used as they are."""
 
 
 @dataclass(frozen=True)
@@ -46,10 +50,11 @@ class CaptionedCamera:
 def read_near_depths(path: str | Path) -> dict[str, float]:
     """Near-plane depth of every clip ("video_id-clip_id") of a near_plane_depth .jsonl file."""
     depths = {}
-    for line, entry in _json_lines(Path(path), ("video_id", "clip_id", "near_depth")):
+    for where, entry in read_json_lines(path):
+        _require(entry, ("video_id", "clip_id", "near_depth"), where)
         depth = entry["near_depth"]
-        if not isinstance(depth, int | float) or not depth > 0:
-            raise ValueError(f"{path}, line {line}: expected near_depth above 0, found {depth!r}")
+        if not isinstance(depth, int | float) or not 0 < depth < math.inf:
+            raise ValueError(f"{where}: expected near_depth above 0, found {depth!r}")
         depths[f"{entry['video_id']}-{entry['clip_id']}"] = float(depth)
     return depths
 
@@ -109,10 +114,10 @@ def read_panshot(root: str | Path, split: str) -> list[CaptionedCamera]:
     metas = sorted((folder / f"meta-{split}").glob("*.json"))
     if not metas:
         raise ValueError(f"no PanShot split {split!r}: {folder / f'meta-{split}'} holds no .json files")
-    captions = {
-        Path(entry["video"]).name: entry["caption"]
-        for _, entry in _json_lines(folder / f"captioned-{split}.jsonl", ("video", "caption"))
-    }
+    captions = {}
+    for where, entry in read_json_lines(folder / f"captioned-{split}.jsonl"):
+        _require(entry, ("video", "caption"), where)
+        captions[Path(entry["video"]).name] = entry["caption"]
     depths = read_near_depths(root / "PanFlow" / f"near_plane_depth-{split}.jsonl")
     cameras = []
     for meta in metas:
@@ -135,15 +140,17 @@ def read_panshot(root: str | Path, split: str) -> list[CaptionedCamera]:
 def _lens(entry: dict[str, Any], where: str) -> UCM:
     try:
         return UCM(xfov=float(entry["x_fov"]), xi=float(entry["xi"]))
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, OverflowError) as error:
         raise ValueError(f"{where}: {error}") from None
 
 
 def _find_pose(written: str, folders: Sequence[Path], where: str) -> Path:
+    name = Path(written).name
+    candidates = [written, name] if not Path(written).is_absolute() else [name]
     for folder in folders:
-        for candidate in (folder / written, folder / Path(written).name):
-            if candidate.is_file():
-                return candidate
+        for candidate in candidates:
+            if (pose := inside(folder, candidate, where)).is_file():
+                return pose
     raise ValueError(f"{where}: pose file {written} is in none of {', '.join(str(folder) for folder in folders)}")
 
 
@@ -151,17 +158,7 @@ def _require(entry: Any, keys: Sequence[str], where: str) -> None:
     missing = [key for key in keys if not isinstance(entry, dict) or key not in entry]
     if missing:
         raise ValueError(f"{where}: expected the keys {', '.join(keys)}; missing {', '.join(missing)}")
-
-
-def _json_lines(path: Path, keys: Sequence[str]) -> list[tuple[int, dict[str, Any]]]:
-    entries = []
-    for line, text in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
-        if not text.strip():
-            continue
-        try:
-            entry = json.loads(text)
-        except json.JSONDecodeError as error:
-            raise ValueError(f"{path}, line {line}: not JSON ({error.msg})") from None
-        _require(entry, keys, f"{path}, line {line}")
-        entries.append((line, entry))
-    return entries
+    for key in keys:
+        kind = KINDS.get(key, object)
+        if not isinstance(entry[key], kind):
+            raise ValueError(f"{where}: {key}: expected a {kind.__name__}, found {str(entry[key])[:60]}")

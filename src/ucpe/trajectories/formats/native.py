@@ -9,13 +9,13 @@ import torch
 
 from ucpe.lenses import Lens
 from ucpe.lenses.files import lens_from_dict
+from ucpe.reading import read_json
 from ucpe.trajectories.formats.base import (
     ImageSize,
     Recording,
     frame_rate_of_json,
     peek_json,
     poses_of_array,
-    read_json,
     write_atomically,
 )
 from ucpe.trajectories.trajectory import Trajectory

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from ucpe.lenses.files import lens_from_transforms, lens_to_transforms
+from ucpe.reading import read_json
 from ucpe.trajectories.formats.base import (
     ImageSize,
     Recording,
@@ -17,7 +18,6 @@ from ucpe.trajectories.formats.base import (
     natural_order,
     peek_json,
     poses_of_array,
-    read_json,
     write_atomically,
 )
 from ucpe.trajectories.trajectory import Trajectory
