@@ -53,7 +53,7 @@ def test_stored_poses_that_are_missing_or_broken(tmp_path):
     with pytest.raises(EstimationFailure, match="frame 0 is not finite"):
         StoredPoses(tmp_path).estimate(clip(), LENS)
     (tmp_path / "a.npz").write_bytes(b"no")
-    with pytest.raises(ValueError, match="not a readable npz"):
+    with pytest.raises(ValueError, match="not a whole zip archive"):
         StoredPoses(tmp_path).estimate(clip(), LENS)
     with pytest.raises(ValueError, match="no folder"):
         StoredPoses(tmp_path / "nowhere")
