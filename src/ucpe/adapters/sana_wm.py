@@ -39,8 +39,6 @@ class SanaWMCamera(Adapter):
     trained, saved with this adapter and put in place by `attach`.
     """
 
-    tunes_transformer = True
-
     @register_to_config
     def __init__(
         self,
@@ -54,6 +52,11 @@ class SanaWMCamera(Adapter):
         trained: bool = False,
     ):
         super().__init__()
+
+    @property
+    def tunes_transformer(self) -> bool:  # type: ignore[override]
+        """Whether the branch is trained."""
+        return self.config["trained"]
 
     @classmethod
     def for_transformer(cls, transformer: nn.Module, **options: Any) -> SanaWMCamera:
@@ -118,6 +121,8 @@ class SanaWMCamera(Adapter):
 
     def _give_camera(self, transformer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """The transformer's arguments with our cameras in place of those it was called with, in its own dtype."""
+        if self._idle:
+            return None
         tokens = first_argument(args, kwargs)
         condition = self._condition(tokens, tokens)
         assert condition.operator is not None and condition.features is not None
@@ -136,6 +141,8 @@ class SanaWMCamera(Adapter):
 
     def _leave_out(self, branch: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Arguments of a block's camera attention, with tokens that have no ray left out of it."""
+        if self._idle:
+            return None
         query = args[0]
         operator = self._condition(query, query).operator
         assert operator is not None

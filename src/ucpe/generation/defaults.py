@@ -51,11 +51,11 @@ class Defaults:
         (Path(folder) / DEFAULTS_FILE).write_text(json.dumps(asdict(self), indent=2) + "\n")
 
     @classmethod
-    def load(cls, folder: str | Path) -> Defaults:
-        """Those in a pipeline folder; Wan's where it has none."""
+    def load(cls, folder: str | Path, otherwise: Defaults | None = None) -> Defaults:
+        """Those in a pipeline folder; where it has none the given ones, or Wan's."""
         path = Path(folder) / DEFAULTS_FILE
         if not path.is_file():
-            return cls()
+            return otherwise or cls()
         try:
             values: dict[str, Any] = json.loads(path.read_text())
             return cls(**{**values, "limits": Limits(**values.get("limits", {}))})

@@ -8,6 +8,7 @@ from typing import Any
 from ucpe.adapters import Adapter, load_adapter
 from ucpe.generation import desk
 from ucpe.generation.defaults import Defaults
+from ucpe.generation.families import Family, family_named, family_of
 
 ADAPTER_FOLDER = "camera_adapter"
 """Folder of the adapter inside a pipeline folder; that of a second transformer ends in _2."""
@@ -22,7 +23,7 @@ def load_model(
 
     model = find_model(model)
     adapter = find_adapter(model, adapter)
-    defaults = Defaults.load(model)
+    defaults = Defaults.load(model, pipeline_family(model).defaults)
     try:
         pipe = DiffusionPipeline.from_pretrained(str(model), **options)
     except OSError as error:
@@ -32,7 +33,7 @@ def load_model(
         ) from None
     if not is_progress_bar_enabled():
         pipe.set_progress_bar_config(disable=True)
-    return pipe, [load_adapter(adapter)], defaults
+    return pipe, family_of(pipe).own_adapters(pipe) if adapter is None else [load_adapter(adapter)], defaults
 
 
 def find_model(model: str | Path | None) -> str | Path:
@@ -42,12 +43,25 @@ def find_model(model: str | Path | None) -> str | Path:
     return desk.WEIGHTS if model is None else model
 
 
-def find_adapter(model: str | Path, adapter: str | Path | None) -> str | Path:
-    """The adapter meant: the one named, or that in the model's folder."""
+def find_adapter(model: str | Path, adapter: str | Path | None) -> str | Path | None:
+    """The adapter meant: the one named, that in the model's folder, or None for a model that needs none."""
     inside = Path(model) / ADAPTER_FOLDER
-    if adapter is None and not inside.is_dir():
-        raise ValueError(f"{model} has no folder {ADAPTER_FOLDER}: name the adapter's folder or hub id as `adapter`")
-    return inside if adapter is None else adapter
+    if adapter is not None or inside.is_dir():
+        return adapter or inside
+    if pipeline_family(model).own_camera:
+        return None
+    raise ValueError(f"{model} has no folder {ADAPTER_FOLDER}: name the adapter's folder or hub id as `adapter`")
+
+
+def pipeline_family(model: str | Path) -> Family:
+    """The family of a model's pipeline, by its model_index.json alone."""
+    from diffusers import DiffusionPipeline
+
+    try:
+        config: Any = DiffusionPipeline.load_config(str(model))
+    except OSError:
+        return Family()
+    return family_named(config.get("_class_name", ""))
 
 
 def load_quietly() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -168,10 +167,9 @@ class CameraPipeline:
         if self.defaults.text_tokens is not None:
             arguments["max_sequence_length"] = self.defaults.text_tokens
         replaced = {name: None for name in ("prompt", "negative_prompt") if f"{name}_embeds" in others}
-        with torch.no_grad(), ExitStack() as held:
-            for adapter in self.adapters:
-                held.enter_context(adapter.camera(adapter.encode(cameras, height, width)))
-            videos = self.family.run(self.pipe, cameras, _picture(image), {**arguments, **replaced, **others})
+        arguments |= {**replaced, **others}
+        with torch.no_grad():
+            videos = self.family.run(self.pipe, self.adapters, cameras, _picture(image), arguments)
         return CameraPipelineOutput(videos, cameras, prompts) if return_dict else (videos,)
 
     def _frames(self, cameras: list[Trajectory], num_frames: int | None) -> int:
