@@ -100,9 +100,9 @@ def is_running(process: int) -> bool:
     return True
 
 
-def fingerprint_of(*things: Any) -> str:
+def fingerprint_of(*things: Any, **named: Any) -> str:
     """A short name (32 hexadecimal digits) for JSON-like things; the same things have the same name."""
-    return hashlib.sha256(json.dumps(things, sort_keys=True, default=str).encode()).hexdigest()[:32]
+    return hashlib.sha256(json.dumps([things, named], sort_keys=True, default=str).encode()).hexdigest()[:32]
 
 
 def file_fingerprint(path: str | Path) -> str:

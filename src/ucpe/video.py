@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
@@ -11,6 +10,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+
+from ucpe.files import commit, temporary_name
 
 VIDEO_SUFFIXES = (".mp4", ".m4v", ".mov", ".mkv", ".webm", ".avi", ".gif")
 """How the names of video files end."""
@@ -197,8 +198,7 @@ class VideoWriter:
             raise ValueError(f"{path}: fps must be positive, got {fps}")
         self.rate = Fraction(fps).limit_denominator(1001 * 240)
         self.colors = colors or Colors()
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        self.partial = self.path.with_name(f".{self.path.name}.partial")
+        self.partial = temporary_name(self.path)
         self._container = av.open(
             str(self.partial), "w", format="mp4", options={"movflags": "+faststart", "fflags": "+bitexact"}
         )
@@ -262,9 +262,7 @@ class VideoWriter:
         except VideoError:
             self.abandon()
             raise
-        with open(self.partial, "rb") as file:
-            os.fsync(file.fileno())
-        os.replace(self.partial, self.path)
+        commit(self.partial, self.path)
         return info
 
     def abandon(self) -> None:

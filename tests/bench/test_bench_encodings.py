@@ -16,7 +16,7 @@ import torch
 
 from ucpe.bench import encodings
 from ucpe.bench.encodings import SETTINGS, Benchmark, run_benchmark
-from ucpe.bench.runs import Budget, Record, Run, RunFolder, _RecordedWork, each, key_of, run_all
+from ucpe.bench.runs import Budget, Record, Run, RunFolder, _RecordedWork, each, run_all
 from ucpe.bench.view_synthesis_data import random_poses
 from ucpe.bench.view_synthesis_model import Training, ViewSynthesisModel, describe
 from ucpe.lenses import FAMILIES
@@ -124,10 +124,6 @@ def test_the_documented_example_is_gta(tmp_path, monkeypatch):
         model = ViewSynthesisModel(contestant)
         views.append(model(images, *describe(model.encoding, lens, poses, model.shape)))
     assert torch.allclose(*views, atol=1e-5)
-
-
-def test_keys_follow_every_setting():
-    assert key_of(a=1, b=[2]) == key_of(b=[2], a=1) != key_of(a=1, b=[3])
 
 
 def test_a_killed_run_continues_and_ends_the_same(tmp_path, tiny_shards):

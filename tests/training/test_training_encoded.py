@@ -14,7 +14,7 @@ from safetensors.torch import load_file
 
 from ucpe.training import encoded as module
 from ucpe.training.base_models import BaseModel
-from ucpe.training.clips import DatasetClips, DeskClipFiles, file_fingerprint, open_source, sized
+from ucpe.training.clips import DatasetClips, DeskClipFiles, open_source, sized
 from ucpe.training.encoded import EncodedClips, VideoEncoder, encode_missing, encode_video, to_model_range
 from ucpe.training.steps import TrainingSteps, plan_step, planned_clips, visible_latents
 from ucpe.video import write_video
@@ -211,19 +211,6 @@ def test_resizing_keeps_the_shape_and_refuses_to_squeeze():
 def test_a_folder_without_clips_says_what_it_could_hold(tmp_path):
     with pytest.raises(ValueError, match="ucpe synthesize"):
         open_source(tmp_path)
-
-
-def test_fingerprints_follow_content_not_place(tmp_path):
-    first, second = tmp_path / "a.bin", tmp_path / "b.bin"
-    data = os.urandom(300_000)
-    first.write_bytes(data), second.write_bytes(data)
-    assert file_fingerprint(first) == file_fingerprint(second)
-    for position in (0, len(data) - 1):
-        changed = bytearray(data)
-        changed[position] ^= 1
-        (tmp_path / f"{position}.bin").write_bytes(changed)
-        assert file_fingerprint(tmp_path / f"{position}.bin") != file_fingerprint(first)
-    assert file_fingerprint(tmp_path / "none") != file_fingerprint(tmp_path / "nothing")
 
 
 def test_only_planned_clips_are_needed_and_a_plan_depends_on_its_step_alone(tiny_recipe, t2v):

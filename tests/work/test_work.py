@@ -8,6 +8,7 @@ import sys
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -16,6 +17,7 @@ from work_stages import BrokenSetup, DeadlySetup, Squares, Threads, Waiting, ite
 
 from ucpe import files
 from ucpe.files import atomic_file, file_fingerprint, fingerprint_of, remove_leftovers
+from ucpe.video import VideoWriter, read_video
 from ucpe.work import Item, JsonParts, Quarantine, Stopped, folder_lock, progress_bar, run
 
 SCRIPT = Path(__file__).with_name("work_stages.py")
@@ -201,6 +203,16 @@ def test_two_writers_of_one_file_leave_a_whole_file_and_nothing_else(tmp_path):
         one.write_text("half")
         raise RuntimeError
     assert path.read_text() == "one" and list(tmp_path.iterdir()) == [path]
+
+
+def test_two_writers_of_one_video_leave_a_whole_video(tmp_path):
+    frames = np.random.default_rng(0).integers(0, 256, (6, 16, 16, 3), np.uint8)
+    with VideoWriter(tmp_path / "video.mp4", 16, 16, 8) as one, VideoWriter(tmp_path / "video.mp4", 16, 16, 8) as two:
+        for frame in frames:
+            one.write(frame)
+            two.write(255 - frame)
+    assert len(list(read_video(tmp_path / "video.mp4"))) == 6
+    assert [path.name for path in tmp_path.iterdir()] == ["video.mp4"]
 
 
 def test_what_dead_processes_left_behind_is_removed(tmp_path):

@@ -33,13 +33,13 @@ from ucpe.bench.adapter_contestants import (
 from ucpe.bench.adapter_results import assemble, draw, markdown
 from ucpe.bench.encodings import processor
 from ucpe.bench.generated_videos import MODES, PROTOCOL, video_path
-from ucpe.bench.runs import Budget, Progress, Record, Run, RunFolder, each, key_of, run_all
-from ucpe.files import atomic_file
+from ucpe.bench.runs import Budget, Progress, Record, Run, RunFolder, each, run_all
+from ucpe.files import atomic_file, file_fingerprint, fingerprint_of
 from ucpe.generation import CameraPipeline, desk
 from ucpe.generation.loading import ADAPTER_FOLDER, load_quietly
 from ucpe.synthesis.desk_clips import CLIPS_PER_SHARD, VALIDATION_SEED, render_shard, shard_paths
 from ucpe.training.base_models import BaseModel, find_folder
-from ucpe.training.clips import DeskClipFiles, file_fingerprint
+from ucpe.training.clips import DeskClipFiles
 from ucpe.training.encoded import EncodedClips, encode_missing
 from ucpe.training.export import ADAPTER, MODEL
 from ucpe.training.loop import CHECKPOINTS, Stopped, make_accelerator
@@ -171,14 +171,14 @@ class Setup:
 
     def training_key(self, task: Task) -> str:
         """Stands for all that decides a training."""
-        return key_of(
+        return fingerprint_of(
             format=FORMAT, identity=self.identity, recipe=_deciding(self.recipe(task)), contestant=task.contestant
         )
 
     def video_key(self) -> str:
         """Stands for all that decides how videos are made from a training."""
         decoder = "" if self.folders.decoder is None else _folder_fingerprint(self.folders.decoder)
-        return key_of(steps=self.benchmark.sample_steps, decoder=decoder)
+        return fingerprint_of(steps=self.benchmark.sample_steps, decoder=decoder)
 
     def work_folder(self, task: Task) -> Path:
         """Where a task keeps its training and its videos."""
@@ -199,7 +199,7 @@ class Setup:
             "measured": [PROTOCOL, generated_videos.estimators()],
         }
         return [
-            Run(f"{task.contestant}/seed-{task.seed}", key_of(training=self.training_key(task), **rest), task)
+            Run(f"{task.contestant}/seed-{task.seed}", fingerprint_of(training=self.training_key(task), **rest), task)
             for task in tasks
         ]
 
@@ -304,12 +304,12 @@ def prepare(benchmark: Benchmark, folders: Folders, workers: int, deadline: floa
     recipe = base_recipe(benchmark.base_steps or 1, **given)
     if folders.base is None:
         autoencoder = BaseModel(recipe).fingerprint("vae")
-        identity = key_of(format=FORMAT, clips=prints, autoencoder=autoencoder, base=_deciding(recipe))
+        identity = fingerprint_of(format=FORMAT, clips=prints, autoencoder=autoencoder, base=_deciding(recipe))
         base = folders.shared / f"base-{benchmark.base_steps}-steps-{identity}"
     else:
         recipe = replace(recipe, model=str(folders.base))
         parts = BaseModel(recipe).fingerprint("transformer", "text_encoder", "tokenizer", "vae")
-        identity = key_of(format=FORMAT, clips=prints, base=parts)
+        identity = fingerprint_of(format=FORMAT, clips=prints, base=parts)
         base = folders.base
     setup = Setup(benchmark, folders, base if folders.base else base / MODEL, identity, deadline)
     encode(recipe, folders, setup.goes_on)
@@ -441,7 +441,9 @@ def _deciding(recipe: Recipe) -> dict[str, Any]:
 
 
 def _folder_fingerprint(folder: Path) -> str:
-    return key_of(files={path.name: file_fingerprint(path) for path in sorted(folder.iterdir()) if path.is_file()})
+    return fingerprint_of(
+        files={path.name: file_fingerprint(path) for path in sorted(folder.iterdir()) if path.is_file()}
+    )
 
 
 def _count_parameters(adapter: Path) -> int:

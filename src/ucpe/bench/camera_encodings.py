@@ -5,7 +5,6 @@ A contestant is a subclass of `CameraEncoding`; yours takes part by `--encoding 
 
 from __future__ import annotations
 
-import hashlib
 import importlib
 import inspect
 import sys
@@ -20,6 +19,7 @@ from torch import Tensor, nn
 from ucpe.encodings import Operator, camera_attention, camera_operator, lat_up_map, plucker_rays, raw_parameters
 from ucpe.encodings.frames import Frame
 from ucpe.encodings.operators import Encoding
+from ucpe.files import file_fingerprint
 from ucpe.lenses import UCM, Lens, Pinhole
 
 Anchor = Literal["gravity", "camera"]
@@ -310,8 +310,7 @@ def find_contestant(name: str) -> Contestant:
     if name in CONTESTANTS:
         return Contestant(name, CONTESTANTS[name][0])
     found = _class_of(name)
-    source = Path(inspect.getfile(found)).read_bytes()
-    return Contestant(name, found.__name__, hashlib.sha256(source).hexdigest()[:16])
+    return Contestant(name, found.__name__, file_fingerprint(inspect.getfile(found)))
 
 
 def anchored(c2w: Tensor, anchor: Anchor) -> Tensor:

@@ -20,7 +20,7 @@ import torch
 from ucpe.bench import view_synthesis_data as data
 from ucpe.bench.camera_encodings import CONTESTANTS, Contestant, ModelShape, find_contestant
 from ucpe.bench.figures import dot_plot, image_grid
-from ucpe.bench.runs import Budget, Progress, Record, Run, RunFolder, each, key_of, run_all
+from ucpe.bench.runs import Budget, Progress, Record, Run, RunFolder, each, run_all
 from ucpe.bench.statistics import Difference, Spread, paired_difference, spread
 from ucpe.bench.tables import markdown_table, shown_difference, shown_spread
 from ucpe.bench.view_synthesis_model import (
@@ -33,7 +33,7 @@ from ucpe.bench.view_synthesis_model import (
     random_worlds,
     train,
 )
-from ucpe.files import atomic_file
+from ucpe.files import atomic_file, fingerprint_of
 from ucpe.lenses import FAMILIES
 
 FORMAT = "ucpe-bench-encodings-1"
@@ -147,7 +147,7 @@ def plan(benchmark: Benchmark, contestants: Sequence[Contestant]) -> list[Run]:
     return [
         Run(
             f"{task.contestant.name.replace(':', '-')}/{task.training}-seed-{task.seed}",
-            key_of(**settings, version=task.contestant.version),
+            fingerprint_of(**settings, version=task.contestant.version),
             task,
         )
         for task in tasks

@@ -17,9 +17,10 @@ from ucpe.evaluation.inputs import Job
 from ucpe.evaluation.protocols import PROTOCOLS
 from ucpe.evaluation.records import pose_metrics
 from ucpe.evaluation.run import EvaluationSettings, evaluate
+from ucpe.files import file_fingerprint
 from ucpe.generation import CameraPipeline
 from ucpe.synthesis.desk_clips import FRAMES, HEIGHT, WIDTH
-from ucpe.training.clips import Source, file_fingerprint
+from ucpe.training.clips import Source
 from ucpe.training.loop import Stopped
 from ucpe.trajectories import Trajectory
 from ucpe.video import write_video

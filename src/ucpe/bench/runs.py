@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import multiprocessing
 import os
@@ -91,11 +90,6 @@ class RunFolder:
         """Write the record of a run."""
         with atomic_file(self.file(run)) as path:
             save_file(record.tensors, path, {"key": run.key, "facts": json.dumps(record.facts)})
-
-
-def key_of(**settings: Any) -> str:
-    """A short name for plain settings that changes whenever one of them does."""
-    return hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()[:16]
 
 
 def run_all(

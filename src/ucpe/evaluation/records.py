@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cache
-from pathlib import Path
 from time import perf_counter
 from typing import Any, TypeVar
 
@@ -28,7 +24,7 @@ from ucpe.evaluation.estimators.base import (
 )
 from ucpe.evaluation.inputs import Job, read_clip
 from ucpe.evaluation.protocols import PROTOCOLS, Protocol, estimate_at, poses_at
-from ucpe.files import atomic_file
+from ucpe.files import file_fingerprint, fingerprint_of
 from ucpe.lenses import UCM, Lens
 from ucpe.trajectories import Trajectory
 from ucpe.video import VideoError
@@ -122,22 +118,21 @@ def record_key(job: Job, pose: PoseEstimator | None, calibrator: Calibrator | No
     camera = {"c2w": job.camera.c2w.tolist(), "lens": job.camera.lens.to_dict(), "fps": job.camera.fps}
     content = {
         "version": RECORD_VERSION,
-        "video": _digest(job.video),
-        "reference": None if job.reference is None else _digest(job.reference),
+        "video": file_fingerprint(job.video),
+        "reference": None if job.reference is None else file_fingerprint(job.reference),
         "camera": camera,
         "gravity": job.gravity,
         "pose": None if pose is None else pose.describe(),
         "calibrator": None if calibrator is None else calibrator.describe(),
-        "files": [_digest(path) for estimator in (pose, calibrator) if estimator for path in estimator.files(job.name)],
+        "files": [
+            file_fingerprint(path)
+            for estimator in (pose, calibrator)
+            if estimator
+            for path in estimator.files(job.name)
+        ],
         "measuring": [measuring.duration, measuring.least_registered],
     }
-    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
-
-
-def write_json(path: Path, content: Any) -> None:
-    """Write JSON, whole or not at all."""
-    with atomic_file(path) as temporary:
-        temporary.write_text(json.dumps(content, indent=1, allow_nan=False) + "\n", encoding="utf-8")
+    return fingerprint_of(content)
 
 
 def _measure_poses(
@@ -283,20 +278,3 @@ def _check_estimate(estimate: PoseEstimate, frames: int) -> None:
 
 def _finite(value: float | None) -> float | None:
     return None if value is None or not np.isfinite(value) else float(value)
-
-
-def _digest(path: Path) -> str | None:
-    if not path.is_file():
-        return None
-    status = path.stat()
-    return _sha(path, status.st_size, status.st_mtime_ns)
-
-
-@cache
-def _sha(path: Path, size: int, changed: int) -> str:
-    """Digest of a file's content, which is read once as long as its size and time stay."""
-    digest = hashlib.sha256()
-    with open(path, "rb") as file:
-        while block := file.read(1 << 20):
-            digest.update(block)
-    return digest.hexdigest()

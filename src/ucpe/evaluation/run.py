@@ -21,8 +21,9 @@ from ucpe.evaluation.estimators import EstimatorChoice
 from ucpe.evaluation.estimators.base import Calibrator, PoseEstimator
 from ucpe.evaluation.inputs import Job
 from ucpe.evaluation.protocols import PROTOCOLS, find_protocol
-from ucpe.evaluation.records import Measuring, measure, record_key, write_json
+from ucpe.evaluation.records import Measuring, measure, record_key
 from ucpe.evaluation.statistics import Summary, summarise
+from ucpe.files import write_json
 
 FORMAT = "ucpe-evaluation-2"
 """Name and version of the layout of results.json."""

@@ -139,7 +139,8 @@ def caption_dataset(
 
     Interrupted, it continues with what is missing.
     """
-    from ucpe.synthesis.dataset import read_metadata, write_bytes, write_metadata
+    from ucpe.files import write_bytes
+    from ucpe.synthesis.dataset import read_metadata, write_metadata
 
     folder = Path(folder)
     rows = read_metadata(folder).to_pylist()

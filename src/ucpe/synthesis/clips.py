@@ -20,9 +20,10 @@ from typing import Any
 import numpy as np
 import torch
 
+from ucpe.files import write_bytes
 from ucpe.lenses import FAMILIES, sample_lens
 from ucpe.synthesis.augmentation import VARIANTS, augment_rotations, compose_poses
-from ucpe.synthesis.dataset import Clip, clip_row, write_bytes, write_metadata
+from ucpe.synthesis.dataset import Clip, clip_row, write_metadata
 from ucpe.synthesis.sources import Source, Take, open_sources
 from ucpe.trajectories import Trajectory
 

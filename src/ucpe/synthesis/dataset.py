@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import io
 import json
-import os
 import tarfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -20,6 +19,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import Dataset
 
+from ucpe.files import atomic_file, write_bytes
 from ucpe.lenses import lens_family, lens_from_dict
 from ucpe.reading import inside, parse_json
 from ucpe.trajectories import Trajectory
@@ -247,14 +247,6 @@ def read_metadata(folder: Path) -> Any:
         raise ValueError(f"{path}: expected the columns {', '.join(schema().names)} ({error})") from None
 
 
-def write_bytes(path: Path, content: bytes) -> None:
-    """Write a file that is whole or absent."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
-    partial.write_bytes(content)
-    os.replace(partial, path)
-
-
 def export_webdataset(dataset: ClipDataset, folder: str | Path, shard_clips: int = 100) -> list[Path]:
     """Tar shards of ID.mp4, ID.txt (caption) and ID.json (the rest) for WebDataset; same clips, same bytes."""
     if shard_clips < 1:
@@ -264,14 +256,12 @@ def export_webdataset(dataset: ClipDataset, folder: str | Path, shard_clips: int
     shards = []
     for number, start in enumerate(range(0, len(dataset), shard_clips)):
         path = folder / f"clips-{number:06d}.tar"
-        partial = path.with_name(f".{path.name}.partial")
-        with tarfile.open(partial, "w") as tar:
+        with atomic_file(path) as partial, tarfile.open(partial, "w") as tar:
             for index in range(start, min(start + shard_clips, len(dataset))):
                 for name, content in _members(dataset.clip(index)):
                     entry = tarfile.TarInfo(name)
                     entry.size, entry.mode = len(content), 0o644
                     tar.addfile(entry, io.BytesIO(content))
-        os.replace(partial, path)
         shards.append(path)
     return shards
 

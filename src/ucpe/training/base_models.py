@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from pathlib import Path
 from typing import Any
@@ -11,8 +10,8 @@ import torch
 from torch import nn
 
 from ucpe.adapters import Adapter, CameraAdapter, CameraCtrl, ReCamMaster
+from ucpe.files import file_fingerprint, fingerprint_of
 from ucpe.generation import desk
-from ucpe.training.clips import file_fingerprint
 from ucpe.training.denoiser import Denoiser, PromptEncoder
 from ucpe.training.recipes import DESK, DESK_BASE, WAN, WAN_I2V, Recipe
 
@@ -79,13 +78,13 @@ class BaseModel:
 
     def fingerprint(self, *parts: str) -> str:
         """Short name of the weights of some parts, found without loading them."""
-        digest = hashlib.sha256()
-        for part in parts:
-            folder = self._part(part)
-            for path in sorted(folder.rglob("*")):
-                if path.is_file() and path.suffix in (".json", ".safetensors", ".bin", ".model"):
-                    digest.update(f"{part}/{path.relative_to(folder)} {file_fingerprint(path)}".encode())
-        return digest.hexdigest()[:16]
+        files = [
+            [part, path.relative_to(folder).as_posix(), file_fingerprint(path)]
+            for part, folder in ((part, self._part(part)) for part in parts)
+            for path in sorted(folder.rglob("*"))
+            if path.is_file() and path.suffix in (".json", ".safetensors", ".bin", ".model")
+        ]
+        return fingerprint_of(files)[:16]
 
     def autoencoder(self) -> Any:
         """The video autoencoder, in float32."""

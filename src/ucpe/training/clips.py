@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 from typing import Protocol
 
@@ -13,6 +11,7 @@ import torch
 from safetensors import safe_open
 from torch import Tensor
 
+from ucpe.files import file_fingerprint
 from ucpe.lenses import UCM
 from ucpe.trajectories import Trajectory
 
@@ -146,21 +145,3 @@ def sized(video: Tensor, name: str, frames: int, height: int, width: int) -> Ten
 
     pictures = [cv2.resize(frame, (width, height), interpolation=cv2.INTER_AREA) for frame in video.numpy()]
     return torch.stack([torch.from_numpy(picture) for picture in pictures])
-
-
-def file_fingerprint(path: Path) -> str:
-    """Short name of a file's content: of its size and of blocks spread all over it."""
-    if not path.exists():
-        return f"missing-{hashlib.sha256(str(path).encode()).hexdigest()[:12]}"
-    return _file_fingerprint(path, path.stat().st_mtime_ns)
-
-
-@cache
-def _file_fingerprint(path: Path, modified: int, blocks: int = 4, block: int = 1 << 14) -> str:
-    size = path.stat().st_size
-    digest = hashlib.sha256(str(size).encode())
-    with path.open("rb") as file:
-        for index in range(blocks):
-            file.seek(max(0, size - block) * index // max(1, blocks - 1))
-            digest.update(file.read(block))
-    return digest.hexdigest()[:20]

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import copy
-import hashlib
 import json
-import os
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from functools import partial
@@ -32,11 +30,10 @@ from ucpe.evaluation.estimators.desk_model import (
     cell_rays,
     ray_motion,
 )
-from ucpe.files import atomic_file
+from ucpe.files import atomic_file, file_fingerprint, fingerprint_of
 from ucpe.generation import desk
 from ucpe.lenses import UCM
 from ucpe.synthesis.desk_clips import VALIDATION_SEED, DeskClips, load_shard, render_shard
-from ucpe.training.clips import file_fingerprint
 from ucpe.trajectories.rotations import rotation_log
 
 SAME_CELL = 0.995
@@ -115,7 +112,7 @@ def train(
 def through_autoencoder(shard: Path) -> Tensor:
     """Videos (B, N, H, W, 3) uint8 of a shard, encoded and decoded by the desk model; kept in a folder beside it."""
     weights = desk.WEIGHTS / "vae" / "diffusion_pytorch_model.safetensors"
-    digest = hashlib.sha256(weights.read_bytes() + file_fingerprint(shard).encode()).hexdigest()
+    digest = fingerprint_of(file_fingerprint(weights), file_fingerprint(shard))
     path = shard.parent / "autoencoded" / f"{shard.stem}-{digest[:12]}.safetensors"
     if not path.exists():
         from diffusers import AutoencoderKLWan
@@ -231,9 +228,8 @@ def _fit(
         recent, done = 0.98 * recent + 0.02 * loss.item(), done + 1
         if done % 100 == 0 or done == steps:
             log(f"{name} step {done}/{steps}: loss {recent / (1 - 0.98 ** min(done, 500)):.4f}")
-            temporary = checkpoint.with_suffix(".tmp")
-            torch.save({"parts": [part.state_dict() for part in parts], "done": done}, temporary)
-            os.replace(temporary, checkpoint)
+            with atomic_file(checkpoint) as temporary:
+                torch.save({"parts": [part.state_dict() for part in parts], "done": done}, temporary)
     return averaged.eval()
 
 

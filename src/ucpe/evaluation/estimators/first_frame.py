@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ucpe.evaluation.estimators.base import Calibrator, Clip, EstimationFailure
-from ucpe.training.clips import file_fingerprint
+from ucpe.files import file_fingerprint
 from ucpe.video import read_frames
 
 

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import hashlib
 from pathlib import Path
 from urllib.parse import quote
 
 import numpy as np
 import torch
 
+from ucpe.files import file_fingerprint
 from ucpe.synthesis.curation.scale import rescale
 from ucpe.synthesis.curation.steps import Row
-from ucpe.synthesis.motion.rows import file_stamp, pose_column
+from ucpe.synthesis.motion.rows import pose_column
 from ucpe.video import VideoError, VideoWriter, probe_video, read_video
 
 FOLDER = "clips"
@@ -20,8 +20,7 @@ FOLDER = "clips"
 
 def clip_file(source: Path, row: Row) -> str:
     """Name of a clip's file, in the clips' folder; another source under the same name has other clips."""
-    stamp = hashlib.sha256(repr(file_stamp(source)).encode()).hexdigest()[:8]
-    return f"{quote(row['id'], safe='')}-{stamp}.mp4"
+    return f"{quote(row['id'], safe='')}-{file_fingerprint(source)[:8]}.mp4"
 
 
 def cut_clip(source: Path, row: Row, path: Path) -> None:

@@ -23,6 +23,7 @@ from urllib.parse import quote
 
 import pyarrow as pa
 
+from ucpe.files import file_fingerprint, fingerprint_of
 from ucpe.reading import inside
 from ucpe.synthesis.curation.exporting import FOLDER, clip_file, curated_row, cut_clip
 from ucpe.synthesis.curation.normalization import ScaleNormalization
@@ -37,8 +38,6 @@ from ucpe.synthesis.curation.tracking import Tracking
 from ucpe.synthesis.curation.vision_language import VisionLanguageFilter
 from ucpe.synthesis.motion.rows import (
     CURATED,
-    file_stamp,
-    fingerprint_of,
     is_current,
     read_part,
     table_of,
@@ -158,7 +157,7 @@ def curate_video(name: str, source: Path, output: Path, steps: Sequence[Step]) -
     proxy = hidden / "proxies" / (quote(name, safe="") + ".mp4")
     proxy_height = next((step.proxy_height for step in steps if isinstance(step, Reading)), Reading.proxy_height)
     rows: list[Row] = [{"id": name, "source": name, "start": 0, "stop": 0, "dropped_by": "", "dropped": ""}]
-    fingerprint = fingerprint_of(VERSION, name, file_stamp(source))
+    fingerprint = fingerprint_of(VERSION, name, file_fingerprint(source))
     for step in steps:
         alive = [row for row in rows if not row["dropped"]]
         places = [[row["start"], row["stop"]] for row in alive]

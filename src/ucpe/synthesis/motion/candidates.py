@@ -16,11 +16,10 @@ from urllib.parse import quote
 
 import torch
 
+from ucpe.files import file_fingerprint, fingerprint_of
 from ucpe.synthesis.motion.poses import PoseBackend
 from ucpe.synthesis.motion.rows import (
     MOTIONS,
-    file_stamp,
-    fingerprint_of,
     is_current,
     part_files,
     pose_column,
@@ -134,7 +133,7 @@ class CameraBench:
         poses = self.backend.describe(entry.name, entry.file)
         up: Any = self.up_vectors.get(entry.name)
         if up is None and self.calibrator is not None and entry.file is not None:
-            up = [*self.calibrator.describe(), file_stamp(entry.file)]
+            up = [*self.calibrator.describe(), file_fingerprint(entry.file)]
         return [self.backend.name, poses, self.fps, up]
 
 
@@ -166,7 +165,7 @@ class TrajectoryFolder:
     def describe(self, entry: Entry) -> list[Any]:
         """Its file and up vector."""
         assert entry.file is not None
-        return [file_stamp(entry.file), self.up_vectors.get(entry.name)]
+        return [file_fingerprint(entry.file), self.up_vectors.get(entry.name)]
 
 
 class MoveSource:

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow.compute as compute
 import torch
 
-from ucpe.synthesis.dataset import write_bytes
+from ucpe.files import write_bytes
 from ucpe.synthesis.motion.candidates import read_motions
 from ucpe.synthesis.motion.rows import CURATED, MATCHES, part_files, poses_of_row, read_part
 from ucpe.synthesis.motion.selection import evenness

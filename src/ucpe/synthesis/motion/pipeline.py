@@ -22,14 +22,13 @@ import pyarrow.compute as compute
 import torch
 from torch import Tensor
 
+from ucpe.files import file_fingerprint, fingerprint_of
 from ucpe.synthesis.motion.candidates import JITTERY_SHARE, Motion, read_motions
 from ucpe.synthesis.motion.matching import BEST, match
 from ucpe.synthesis.motion.rows import (
     CURATED,
     MATCHES,
     PAIRS,
-    file_stamp,
-    fingerprint_of,
     flat_poses,
     is_current,
     part_files,
@@ -113,7 +112,7 @@ def match_clips(
     pair_files = [_pair_file(output, Path(curated), part) for part in parts]
     used = [settings.window, settings.best, settings.test_share, settings.seed, library.fingerprint()]
     for done, (part, file) in enumerate(zip(parts, pair_files), start=1):
-        stamp = fingerprint_of(file_stamp(part), used)
+        stamp = fingerprint_of(file_fingerprint(part), used)
         if not is_current(file, stamp):
             write_part(file, _match_part(part, library, settings), stamp)
         if progress:

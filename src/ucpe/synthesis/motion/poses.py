@@ -12,7 +12,7 @@ from typing import Any, Protocol
 import numpy as np
 import torch
 
-from ucpe.synthesis.motion.rows import file_stamp
+from ucpe.files import file_fingerprint
 from ucpe.trajectories import DEFAULT_LENS, Trajectory
 
 
@@ -51,7 +51,7 @@ class VipeResults:
     def describe(self, video: str, file: Path | None) -> list[Any]:
         """The result file."""
         path = self._result(video)
-        return file_stamp(path) if path else []
+        return [file_fingerprint(path)] if path else []
 
     def _result(self, video: str) -> Path | None:
         places = (self.folder / "pose" / f"{video}.npz", self.folder / f"{video}.npz")
@@ -107,7 +107,13 @@ class Pycolmap:
 
     def describe(self, video: str, file: Path | None) -> list[Any]:
         """Settings and the video."""
-        return [self.xfov, self.keyframe_fps, self.least_registered, self.seed, file_stamp(file) if file else None]
+        return [
+            self.xfov,
+            self.keyframe_fps,
+            self.least_registered,
+            self.seed,
+            file_fingerprint(file) if file else None,
+        ]
 
     def _map(self, folder: Path, images: Path) -> dict[int, np.ndarray]:
         """Camera-to-world poses (4, 4) by frame number."""

@@ -6,9 +6,7 @@ upper 3 x 4 block, row by row. `CURATED` is what any curation must write to be m
 
 from __future__ import annotations
 
-import hashlib
 import io
-import json
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -19,7 +17,7 @@ import pyarrow.parquet as parquet
 import torch
 from torch import Tensor
 
-from ucpe.synthesis.dataset import write_bytes
+from ucpe.files import write_bytes
 
 POSES = pa.list_(pa.list_(pa.float32(), 12))
 """One pose a frame."""
@@ -125,17 +123,6 @@ def is_current(path: Path, fingerprint: str) -> bool:
         return (parquet.read_schema(path).metadata or {}).get(FINGERPRINT) == fingerprint.encode()
     except (pa.ArrowInvalid, OSError):
         return False
-
-
-def fingerprint_of(*things: Any) -> str:
-    """A short name for JSON-like things; the same things have the same name."""
-    return hashlib.sha256(json.dumps(things, sort_keys=True, default=str).encode()).hexdigest()[:32]
-
-
-def file_stamp(path: Path) -> list[Any]:
-    """What changes when a file is replaced: its name, size and time."""
-    facts = Path(path).stat()
-    return [Path(path).name, facts.st_size, facts.st_mtime_ns]
 
 
 def table_of(rows: Iterable[dict[str, Any]], schema: pa.Schema) -> pa.Table:

@@ -14,8 +14,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ucpe.files import write_bytes
 from ucpe.reading import inside
-from ucpe.synthesis.dataset import write_bytes
 from ucpe.synthesis.motion.rows import CURATED, MATCHES, part_files, poses_of_row, read_part
 from ucpe.trajectories import Trajectory
 from ucpe.trajectories.rotations import rotation_from_angles
