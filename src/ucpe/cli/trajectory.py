@@ -119,14 +119,14 @@ def convert(command: Convert) -> None:
 
 
 def _trajectory(command: Show) -> Trajectory:
-    from ucpe.trajectories import DEFAULT_LENS, NAMED_MOVES, Trajectory
+    from ucpe.trajectories import DEFAULT_LENS, NAMED_MOVES, Trajectory, is_actions
 
     amounts: dict[str, Any] = {name: getattr(command, name) for name in AMOUNTS if getattr(command, name) is not None}
     if Path(command.source).exists():
         if amounts:
             raise ValueError(f"--{next(iter(amounts))} is for a move, and {command.source} is a file")
         return _resampled(Trajectory.load(command.source, lens=_lens(command)), command.frames, command.fps)
-    if command.source not in NAMED_MOVES:
+    if command.source not in NAMED_MOVES and not is_actions(command.source):
         raise ValueError(f"{command.source} is neither a file nor a move; moves are {', '.join(NAMED_MOVES)}")
     timing: dict[str, Any] = {
         name: getattr(command, name) for name in ("frames", "fps") if getattr(command, name) is not None

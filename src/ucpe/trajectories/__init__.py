@@ -6,6 +6,7 @@ from ucpe.trajectories.keyframes import Keyframe, find_keyframes
 from ucpe.trajectories.moves import NAMED_MOVES
 from ucpe.trajectories.rotations import Angles
 from ucpe.trajectories.trajectory import DEFAULT_FPS, DEFAULT_LENS, Trajectory
+from ucpe.trajectories.world_models import action_trajectory, from_pinhole_arrays, is_actions, to_pinhole_arrays
 
 __all__ = [
     "DEFAULT_FPS",
@@ -15,9 +16,13 @@ __all__ = [
     "Keyframe",
     "Similarity",
     "Trajectory",
+    "action_trajectory",
     "align",
     "alignment_error",
     "find_keyframes",
+    "from_pinhole_arrays",
+    "is_actions",
     "latent_frame_indices",
+    "to_pinhole_arrays",
     "umeyama",
 ]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import inspect
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, TypedDict, TypeVar
+from typing import TYPE_CHECKING, Any, TypedDict, TypeVar, cast
 
 import torch
 from torch import Tensor
@@ -254,7 +254,16 @@ class Moves:
 
     @classmethod
     def move(cls: type[MovesType], name: str, lens: Lens, **options: Any) -> MovesType:
-        """The move of that name (see NAMED_MOVES: "pan-left", "orbit", ...), its amounts overridden by options."""
+        """The move of that name (see NAMED_MOVES: "pan-left", "orbit", ...), its amounts overridden by options.
+
+        Keys held for some frames ("w-80,jw-40") are a move too; see `action_trajectory`.
+        """
+        from ucpe.trajectories.world_models import action_trajectory, is_actions
+
+        if is_actions(name):
+            if unknown := sorted(options.keys() - {"frames", "fps", "pitch", "yaw", "roll"}):
+                raise ValueError(f"the actions {name!r} say how far the camera moves: leave {unknown[0]} out")
+            return cast(MovesType, action_trajectory(name, lens, **options))
         if name not in NAMED_MOVES:
             raise ValueError(f"no move {name!r}; there are {', '.join(NAMED_MOVES)}")
         method, amounts = NAMED_MOVES[name]
