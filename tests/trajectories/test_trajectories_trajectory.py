@@ -335,3 +335,28 @@ def test_half_precision_is_kept_at_float32(dtype):
     for half in (camera.to(dtype), camera.to("cpu", dtype=dtype)):
         assert half.c2w.dtype == torch.float32 and half.lens.parameters["xfov"].dtype == torch.float32
         torch.testing.assert_close(half.c2w.double(), camera.c2w, atol=1e-5, rtol=1e-6)
+
+
+def test_whether_up_is_known_is_carried_and_forgotten(tmp_path):
+    known = Trajectory.orbit(UCM(xfov=120), frames=9)
+    for kept in (
+        known[2:],
+        known.resample(5),
+        known.scaled(2),
+        known.zero_first_yaw(),
+        known.latent_frames(),
+        known + known,
+    ):
+        assert kept.up_known
+    turned = Trajectory.static(UCM(xfov=120), pitch=30).c2w[0]
+    unknown = known.transformed(turned)
+    assert not unknown.up_known and not known.relative_to_first().up_known
+    for kept in (unknown[2:], unknown.to(torch.float32), unknown + known, unknown.scaled(2), unknown.resample(fps=3)):
+        assert not kept.up_known
+    assert "up unknown" in repr(unknown)
+    unknown.save(tmp_path / "a.json")
+    read = Trajectory.load(tmp_path / "a.json")
+    assert not read.up_known and torch.equal(read.c2w, unknown.c2w)
+    assert unknown.gravity_aligned([0, -1, 0]).up_known and unknown.levelled().up_known
+    level = unknown.levelled().angles
+    assert abs(level.pitch[0]) < 1e-9 and abs(level.roll[0]) < 1e-9

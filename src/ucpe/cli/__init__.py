@@ -32,11 +32,22 @@ def main() -> None:
     named = bool(arguments) and arguments[0] in COMMANDS
     with one_line_errors(f"ucpe {arguments[0]}" if named else "ucpe", debug="--debug" in sys.argv[1:]):
         if named:
-            importlib.import_module(f"ucpe.cli.{arguments[0]}").main(arguments[1:])
+            importlib.import_module(f"ucpe.cli.{arguments[0]}").main(_with_values(arguments[1:]))
         elif not arguments or arguments[0] in ("-h", "--help"):
             _explain()
         else:
             raise ValueError(f"no command {arguments[0]!r}; there are {', '.join(COMMANDS)}")
+
+
+def _with_values(arguments: list[str]) -> list[str]:
+    """Arguments with `--up -y` as `--up=-y`, whose value the parser would take for an option."""
+    joined: list[str] = []
+    for argument in arguments:
+        if joined and joined[-1] == "--up":
+            joined[-1] += f"={argument}"
+        else:
+            joined.append(argument)
+    return joined
 
 
 def _explain() -> None:

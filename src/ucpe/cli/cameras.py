@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
+import warnings
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 
@@ -13,17 +14,105 @@ if TYPE_CHECKING:
     from ucpe.lenses import Lens
     from ucpe.trajectories import Trajectory
 
+AUTOMATIC_LENGTH = 1.0
+"""Path of `--scale auto` in near-plane depths: the desk model saw 0.15 to 1.2, the released one 1.0 to 1.6."""
+
 
 @dataclass
-class CameraOptions:
-    """A camera: what lens it has and how it moves."""
+class LensOptions:
+    """A lens."""
 
     lens: str | None = None
-    """Lens family or model (pinhole, wide, fisheye, extreme-fisheye, ...) or a calibration file. [default: pinhole]"""
+    """Lens by name (pinhole, wide, fisheye, ...) or calibration file, also camchain.yaml:cam0. [default: pinhole]"""
     xfov: float | None = None
     """Horizontal field of view in degrees, instead of the named lens's own."""
     xi: float | None = None
     """UCM distortion, instead of the named lens's own."""
+    lens_size: Annotated[str | None, tyro.conf.arg(metavar="WIDTHxHEIGHT")] = None
+    """Image size that a calibration file is for, if it does not say: 1920x1080."""
+    fit: Literal["crop", "squeeze", "pad"] = "crop"
+    """What to do with a calibration whose aspect is not the video's: cut it, distort it or extend it."""
+
+    def lens_given(self) -> bool:
+        """Whether any option asks for a lens."""
+        return any(value is not None for value in (self.lens, self.xfov, self.xi))
+
+    def make_lens(self) -> Lens:
+        """The lens asked for."""
+        from ucpe.lenses import find_lens
+
+        changes: dict[str, Any] = {
+            key: value for key, value in (("xfov", self.xfov), ("xi", self.xi)) if value is not None
+        }
+        return find_lens(self.lens or "pinhole", size=parse_size(self.lens_size), **changes)
+
+    def fitted(self, lens: Lens, height: int, width: int) -> Lens:
+        """The lens for images of height x width, with a warning that says what `fit` did to its calibration."""
+        from ucpe.lenses import fit_image
+
+        fitted, note = fit_image(lens, height, width, self.fit)
+        if note:
+            name = f"{Path(self.lens).name}: " if self.lens else ""
+            warnings.warn(f"{name}{note} (--fit {'|'.join(way for way in FITS if way != self.fit)} to change that)")
+        return fitted
+
+
+FITS = ("crop", "squeeze", "pad")
+
+
+@dataclass
+class PathOptions:
+    """How a path file is placed in our world."""
+
+    up: Annotated[str | None, tyro.conf.arg(metavar="UP")] = None
+    """Up in a path file's world: +z, -y, x,y,z, ..., or first (its first camera is level). [default: the format's]"""
+    level: bool = False
+    """Turn a path so that its first camera is level: the same as --up first."""
+    scale: Annotated[float | Literal["auto"] | None, tyro.conf.arg(metavar="FACTOR|auto")] = None
+    """Factor on a path's translations; auto makes it 1 near-plane depth long, within what models are trained on."""
+
+    def path_given(self) -> bool:
+        """Whether any option is about a path file."""
+        return self.up is not None or self.level or self.scale is not None
+
+    def asked_up(self) -> str | None:
+        """The up direction asked for, as `Trajectory.load` takes it."""
+        if self.level and self.up not in (None, "first"):
+            raise ValueError(f"--level makes the first camera level, --up {self.up} something else: give one of them")
+        return "first" if self.level else self.up
+
+    def load(self, file: Path | str, lens: Lens | None = None) -> Trajectory:
+        """The path of a file in its own unit, upright: a warning says where up is assumed."""
+        from ucpe.trajectories import Trajectory
+
+        path = Trajectory.load(file, lens=lens, up=self.asked_up())
+        if path.up_known:
+            return path
+        warnings.warn(
+            f"{file} does not say which way is up: its first camera is taken to be level (--up +z, --up -y, ... or "
+            "--up x,y,z says which way is up in the file's world, --level that the first camera is level)"
+        )
+        return path.levelled()
+
+    def scaled(self, path: Trajectory) -> Trajectory:
+        """The path with its translations multiplied as asked for."""
+        if self.scale is None:
+            return path
+        if self.scale != "auto":
+            return path.scaled(float(self.scale))
+        length = path.path_length()
+        if length < 1e-9:
+            return path
+        warnings.warn(
+            f"the path is {length:.4g} long: translations times {AUTOMATIC_LENGTH / length:.4g} (--scale auto)"
+        )
+        return path.scaled(AUTOMATIC_LENGTH / length)
+
+
+@dataclass
+class CameraOptions(PathOptions, LensOptions):
+    """A camera: what lens it has and how it moves."""
+
     move: str | None = None
     """How the camera moves: static, pan-left, orbit, dolly-in, zoom-in, ... [default: static]"""
     degrees: float | None = None
@@ -40,45 +129,58 @@ class CameraOptions:
         Path | None,
         tyro.conf.arg(
             metavar="FILE",
-            help="A path file (RealEstate10K, transforms.json, COLMAP, TUM, KITTI, npy, our JSON) instead of a move. "
-            "Its motion keeps its speed at --fps (a file without a rate counts as 16 fps) and is cut to --frames; "
-            "a path too short for that is an error.",
+            help="A path file (RealEstate10K, transforms.json, COLMAP, TUM, KITTI, EuRoC, npy, our JSON, ...) instead "
+            "of a move. Its motion keeps its speed at --fps (a file without a rate counts as 16 fps) and is cut to "
+            "--frames; a path too short for that is an error.",
         ),
     ] = None
 
-    def make_lens(self) -> Lens:
-        """The lens asked for."""
-        from ucpe.lenses import lens_by_name, load_lens
+    def make_trajectory(
+        self, frames: int, fps: float, height: int | None = None, width: int | None = None
+    ) -> Trajectory:
+        """The camera asked for, with that many frames, its calibration fitted to images of height x width."""
+        path = self._moved(frames, fps) if self.camera is None else self._loaded(self.camera, frames, fps)
+        if height is None or width is None:
+            return path
+        return path.with_lens(self.fitted(path.lens, height, width))
 
-        name = self.lens or "pinhole"
-        changes = {key: value for key, value in (("xfov", self.xfov), ("xi", self.xi)) if value is not None}
-        if Path(name).is_file() or Path(name).is_dir():
-            if changes:
-                raise ValueError(f"--xfov and --xi change a named lens, not the calibration {name}")
-            return load_lens(name)
-        return lens_by_name(name, **changes)
-
-    def make_trajectory(self, frames: int, fps: float) -> Trajectory:
-        """The camera asked for, with that many frames."""
+    def _moved(self, frames: int, fps: float) -> Trajectory:
         from ucpe.trajectories import Trajectory
 
-        amounts: dict[str, Any] = {
-            key: value
-            for key, value in (("degrees", self.degrees), ("distance", self.distance), ("factor", self.factor))
-            if value is not None
-        }
-        if self.camera is None:
-            shot = {"frames": frames, "fps": fps, "pitch": self.pitch, "roll": self.roll}
-            return Trajectory.move(self.move or "static", self.make_lens(), **shot, **amounts)
-        if self.move is not None or amounts or self.pitch or self.roll:
-            raise ValueError(f"give a move or the path file {self.camera}, not both")
-        lens_given = any(value is not None for value in (self.lens, self.xfov, self.xi))
-        path = Trajectory.load(self.camera, lens=self.make_lens() if lens_given else None)
+        if self.path_given():
+            raise ValueError("--up, --level and --scale are for a path file: --camera FILE")
+        shot = {"frames": frames, "fps": fps, "pitch": self.pitch, "roll": self.roll}
+        return Trajectory.move(self.move or "static", self.make_lens(), **shot, **self._amounts())
+
+    def _loaded(self, file: Path, frames: int, fps: float) -> Trajectory:
+        if self.move is not None or self._amounts() or self.pitch or self.roll:
+            raise ValueError(f"give a move or the path file {file}, not both")
+        path = self.load(file, lens=self.make_lens() if self.lens_given() else None)
         same_rate = math.isclose(path.fps, fps, rel_tol=1e-4)  # timestamps are rounded
-        path = Trajectory(path.c2w, path.lens, fps) if same_rate else path.resample(fps=fps)
+        path = path.resample(len(path), fps) if same_rate else path.resample(fps=fps)
         if len(path) < frames:
             raise ValueError(
-                f"{self.camera} gives {len(path)} frames at {fps:g} fps, but {frames} are asked for: pass --frames "
+                f"{file} gives {len(path)} frames at {fps:g} fps, but {frames} are asked for: pass --frames "
                 f"{len(path)} or fewer"
             )
-        return path[:frames]
+        return self.scaled(path[:frames])
+
+    def _amounts(self) -> dict[str, Any]:
+        given = (("degrees", self.degrees), ("distance", self.distance), ("factor", self.factor))
+        return {key: value for key, value in given if value is not None}
+
+
+def lens_label(source: str) -> str:
+    """A lens as part of a file name: fisheye, camchain-cam0."""
+    file, _, camera = source.partition(":")
+    return f"{Path(file).stem}-{camera}" if camera else Path(file).stem
+
+
+def parse_size(text: str | None) -> tuple[int, int] | None:
+    """Width and height in pixels of "1920x1080"."""
+    if text is None:
+        return None
+    width, _, height = text.lower().partition("x")
+    if not (width.strip().isdecimal() and height.strip().isdecimal()):
+        raise ValueError(f"--lens-size must be WIDTHxHEIGHT in pixels, such as 1920x1080, got {text!r}")
+    return int(width), int(height)

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import tyro
 
+from ucpe.cli.cameras import LensOptions, PathOptions
+
 if TYPE_CHECKING:
     from ucpe.evaluation.estimators import EstimatorChoice
     from ucpe.evaluation.inputs import Job
+    from ucpe.trajectories import Trajectory
 
 
 @dataclass
@@ -38,8 +41,8 @@ class Evaluate:
     """Folder of real videos with the same names: the paper's ground truth for orientation and lens, FID and FVD."""
     captions: Path | None = None
     """JSON of {video name: caption} for the CLIP score."""
-    lens: Path | None = None
-    """A calibration that replaces the lens of all camera files."""
+    lens: Annotated[LensOptions, tyro.conf.arg(name="")] = field(default_factory=LensOptions)
+    place: Annotated[PathOptions, tyro.conf.arg(name="")] = field(default_factory=PathOptions)
     gravity: bool | None = None
     """Whether the cameras' vertical is known. [default: by format]"""
     output: Annotated[Path, tyro.conf.arg(aliases=["-o"])] = Path("report")
@@ -135,14 +138,18 @@ def find_jobs(options: Evaluate) -> tuple[list[Job], list[str]]:
 
     from ucpe.evaluation import inputs
     from ucpe.evaluation.run import shortened
-    from ucpe.lenses import load_lens
     from ucpe.trajectories.formats.captioned import read_panshot
 
     given = [name for name in ("cameras", "dataset", "realestate10k") if getattr(options, name) is not None]
     if len(given) != 1:
         raise ValueError(f"say what the cameras are with one of --cameras, --dataset, --realestate10k; got {given}")
-    for name, needed in (("lens", "cameras"), ("gravity", "cameras"), ("normalization", "realestate10k")):
-        if getattr(options, name) is not None and given != [needed]:
+    for name, needed, used in (
+        ("lens", "cameras", options.lens.lens_given()),
+        ("up, --level and --scale", "cameras", options.place.path_given()),
+        ("gravity", "cameras", options.gravity is not None),
+        ("normalization", "realestate10k", options.normalization is not None),
+    ):
+        if used and given != [needed]:
             raise ValueError(f"--{name} goes with --{needed}, not with --{given[0]}")
     notes, unused = [], []
     if options.dataset is not None:
@@ -158,8 +165,17 @@ def find_jobs(options: Evaluate) -> tuple[list[Job], list[str]]:
         unused = [name for name in unused if f"{name}.txt" != inputs.NORMALIZATION_FILE]
     else:
         assert options.cameras is not None
-        lens = None if options.lens is None else load_lens(options.lens)
-        jobs = inputs.jobs_of_folder(options.videos, options.cameras, lens=lens, gravity=options.gravity)
+        lens = options.lens.make_lens() if options.lens.lens_given() else None
+        jobs = inputs.jobs_of_folder(
+            options.videos, options.cameras, lens=lens, gravity=options.gravity, up=options.place.asked_up()
+        )
+        jobs = [replace(job, camera=_fitted(job, options)) for job in jobs]
+        unknown = [job.name for job in jobs if not job.gravity]
+        if unknown and options.gravity is None:
+            notes.append(
+                f"{len(unknown)} cameras do not say which way is up, so pitch and roll are not compared: "
+                f"{shortened(unknown)}. --up +z, --up -y, ..., or --level says it."
+            )
         if options.cameras.is_dir():
             unused = inputs.cameras_without_video(options.cameras, jobs)
     if options.reference is not None:
@@ -172,6 +188,17 @@ def find_jobs(options: Evaluate) -> tuple[list[Job], list[str]]:
         captions = json.loads(options.captions.read_text(encoding="utf-8"))
         jobs = [replace(job, caption=captions.get(job.name, job.caption)) for job in jobs]
     return jobs, notes
+
+
+def _fitted(job: Job, options: Evaluate) -> Trajectory:
+    """The job's camera scaled as asked for, its calibration fitted to the video's shape."""
+    from ucpe.video import probe_video
+
+    camera = options.place.scaled(job.camera)
+    if "width" not in camera.lens.settings:
+        return camera
+    info = probe_video(job.video)
+    return camera.with_lens(options.lens.fitted(camera.lens, info.height, info.width))
 
 
 def _choice(name: str, results: Path | None = None, weights: str | None = None) -> EstimatorChoice | None:

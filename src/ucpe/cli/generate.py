@@ -74,6 +74,8 @@ def main(arguments: Sequence[str]) -> None:
         camera = options.camera.make_trajectory(
             pipe.defaults.frames if options.frames is None else options.frames,
             pipe.defaults.fps if options.fps is None else options.fps,
+            pipe.defaults.height if options.height is None else options.height,
+            pipe.defaults.width if options.width is None else options.width,
         )
         requests = [Request(prompt=options.prompt or "", camera=camera, image=options.image, **shared)]
     several = len(requests) > 1 or options.list is not None

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 
+from ucpe.cli.cameras import parse_size
+
 if TYPE_CHECKING:
     from ucpe.lenses import Lens
 
@@ -62,6 +64,8 @@ class Show:
     """Picture to write (.png, .svg, .pdf)."""
     camera: str | None = None
     """Which camera of a file that holds several (cam0, 1, ...), or which entry of a batch (0, 1, ...)."""
+    lens_size: Annotated[str | None, tyro.conf.arg(metavar="WIDTHxHEIGHT")] = None
+    """Image size that a calibration file is for, if it does not say: 1920x1080."""
     parameters: Annotated[Parameters, tyro.conf.arg(name="")] = field(default_factory=Parameters)
     pitch: float = 0.0
     """The camera looks up by this many degrees."""
@@ -87,6 +91,8 @@ class Convert:
     """Format of the target, if its name does not say."""
     camera: str | None = None
     """Which camera of a file that holds several (cam0, 1, ...), or which entry of a batch (0, 1, ...)."""
+    lens_size: Annotated[str | None, tyro.conf.arg(metavar="WIDTHxHEIGHT")] = None
+    """Image size that a calibration file is for, if it does not say: 1920x1080."""
     parameters: Annotated[Parameters, tyro.conf.arg(name="")] = field(default_factory=Parameters)
     height: int = 480
     """Height of the image in pixels, for formats in pixels, if the lens has no size of its own."""
@@ -106,6 +112,8 @@ class Fit:
     """File to write the fitted lens to (.json or .yaml)."""
     camera: str | None = None
     """Which camera of a file that holds several (cam0, 1, ...), or which entry of a batch (0, 1, ...)."""
+    lens_size: Annotated[str | None, tyro.conf.arg(metavar="WIDTHxHEIGHT")] = None
+    """Image size that a calibration file is for, if it does not say: 1920x1080."""
     parameters: Annotated[Parameters, tyro.conf.arg(name="")] = field(default_factory=Parameters)
     height: int | None = None
     """Height of the image in pixels. [default: the calibration's, else 480]"""
@@ -128,6 +136,7 @@ def main(arguments: Sequence[str]) -> None:
 def show(command: Show) -> None:
     """Draw a lens."""
     from ucpe.encodings import lat_up_map
+    from ucpe.lenses.files import split_camera
     from ucpe.lenses.show import display_size, draw_lens, lens_numbers, save_picture
     from ucpe.trajectories import Trajectory
 
@@ -135,7 +144,7 @@ def show(command: Show) -> None:
     height, width = _size(lens, command.height, command.width)
     camera = Trajectory.move("static", lens, frames=1, pitch=command.pitch, roll=command.roll)
     lat_up = lat_up_map(lens, camera.c2w, *display_size(height, width))[0]
-    is_file = Path(command.source).exists()
+    is_file = split_camera(command.source)[0].exists()
     title = command.title or (Path(command.source).name if is_file else command.source.replace("-", " "))
     subtitle = f"{lens.kind} at {width} x {height}, camera pitched {command.pitch:g}° and rolled {command.roll:g}°"
     figure = draw_lens(lens, lat_up, camera.c2w[0], height=height, width=width, title=title, subtitle=subtitle)
@@ -170,21 +179,13 @@ def fit(command: Fit) -> None:
 
 
 def _lens(command: Show | Convert | Fit) -> Lens:
-    from ucpe.lenses import lens_by_name, load_lens
-    from ucpe.lenses.models import LENS_NAMES
+    from ucpe.lenses import find_lens
 
-    changes = command.parameters.given()
-    if not Path(command.source).exists():
-        if command.source.lower().replace("-", "_") not in [name.replace("-", "_") for name in LENS_NAMES]:
-            raise ValueError(f"{command.source!r} is neither a file nor the name of a lens: {', '.join(LENS_NAMES)}")
-        return lens_by_name(command.source, **changes)
-    if changes:
-        raise ValueError(f"--{next(iter(changes)).replace('_', '-')} changes a named lens, not a calibration file")
-    lens = load_lens(command.source, command.camera)
+    lens = find_lens(command.source, command.camera, parse_size(command.lens_size), **command.parameters.given())
     if lens.batch_shape and not isinstance(command, Convert):
         shape = tuple(lens.batch_shape)
         raise ValueError(
-            f"{command.source}: holds a batch of lenses of shape {shape}: say which one with --camera 0, ..."
+            f"{command.source}: holds a batch of lenses of shape {shape}: say which one with {command.source}:0, ..."
         )
     return lens
 

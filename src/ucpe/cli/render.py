@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 
-from ucpe.cli.cameras import CameraOptions
+from ucpe.cli.cameras import CameraOptions, lens_label
 
 if TYPE_CHECKING:
     import numpy as np
@@ -56,13 +56,14 @@ def main(arguments: Sequence[str]) -> None:
     from rich.progress import MofNCompleteColumn, Progress, TimeRemainingColumn
 
     names = [name.strip() for name in options.camera.lens.split(",")] if options.camera.lens else [""]
-    stems = [f"{options.output.stem}-{Path(name).stem}" if len(names) > 1 else options.output.stem for name in names]
+    stems = [f"{options.output.stem}-{lens_label(name)}" if len(names) > 1 else options.output.stem for name in names]
     paths = [options.output.with_name(f"{stem}.mp4") for stem in stems]
     if len(set(paths)) < len(paths):
         raise ValueError(f"lenses must have different names to be written beside each other, got {', '.join(names)}")
 
     def cameras(frames: int, fps: float) -> list[Trajectory]:
-        return [replace(options.camera, lens=name or None).make_trajectory(frames, fps) for name in names]
+        size = options.height, options.width
+        return [replace(options.camera, lens=name or None).make_trajectory(frames, fps, *size) for name in names]
 
     with Progress(*Progress.get_default_columns()[:2], MofNCompleteColumn(), TimeRemainingColumn()) as bar:
         film = _film_world if options.panorama.startswith("world:") else _film_footage

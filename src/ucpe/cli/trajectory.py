@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
-from ucpe.cli.cameras import CameraOptions
+from ucpe.cli.cameras import LensOptions, PathOptions
 
 if TYPE_CHECKING:
     from ucpe.lenses import Lens
@@ -26,12 +26,8 @@ class Show:
     """A path file (RealEstate10K, transforms.json, COLMAP, TUM, KITTI, npy, npz, our JSON) or a move (orbit, ...)."""
     output: Annotated[Path, tyro.conf.arg(aliases=["-o"])] = Path("trajectory.png")
     """Picture (.png, .svg, .pdf) or a page to turn with the mouse (.html)."""
-    lens: str | None = None
-    """Lens by name (pinhole, wide, fisheye, ...) or a calibration file. [default: the path file's, else pinhole]"""
-    xfov: float | None = None
-    """Horizontal field of view in degrees, instead of the named lens's own."""
-    xi: float | None = None
-    """UCM distortion, instead of the named lens's own."""
+    lens: Annotated[LensOptions, tyro.conf.arg(name="")] = field(default_factory=LensOptions)
+    place: Annotated[PathOptions, tyro.conf.arg(name="")] = field(default_factory=PathOptions)
     frames: int | None = None
     """Number of frames. [default: the path file's, else 81]"""
     fps: float | None = None
@@ -70,18 +66,12 @@ class Convert:
     """File or folder to write: .json (ours), transforms.json, .npy (PanShot), .npz (ViPE), a folder (COLMAP), .txt."""
     format: str | None = None
     """ucpe, realestate10k, nerfstudio, colmap, tum, kitti, panshot or vipe; a .txt needs it."""
-    lens: str | None = None
-    """Lens by name or calibration file, instead of the file's."""
-    xfov: float | None = None
-    """Horizontal field of view in degrees, instead of the named lens's own."""
-    xi: float | None = None
-    """UCM distortion, instead of the named lens's own."""
+    lens: Annotated[LensOptions, tyro.conf.arg(name="")] = field(default_factory=LensOptions)
+    place: Annotated[PathOptions, tyro.conf.arg(name="")] = field(default_factory=PathOptions)
     frames: int | None = None
     """Resample the whole path to this many frames."""
     fps: float | None = None
     """Resample to this frame rate at the same speed; with --frames, the rate they are played at."""
-    scale: float | None = None
-    """Multiply translations, for example by 1 / near-plane depth."""
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -110,10 +100,8 @@ def convert(command: Convert) -> None:
     """Read one format, write another."""
     from ucpe.trajectories import Trajectory
 
-    trajectory = Trajectory.load(command.source, lens=_lens(command))
-    trajectory = _resampled(trajectory, command.frames, command.fps)
-    if command.scale is not None:
-        trajectory = trajectory.scaled(command.scale)
+    trajectory = Trajectory.load(command.source, lens=_lens(command), up=command.place.asked_up())
+    trajectory = command.place.scaled(_resampled(trajectory, command.frames, command.fps))
     trajectory.save(command.target, format=command.format)
     print(command.target)
 
@@ -125,7 +113,10 @@ def _trajectory(command: Show) -> Trajectory:
     if Path(command.source).exists():
         if amounts:
             raise ValueError(f"--{next(iter(amounts))} is for a move, and {command.source} is a file")
-        return _resampled(Trajectory.load(command.source, lens=_lens(command)), command.frames, command.fps)
+        path = command.place.load(command.source, lens=_lens(command))
+        return command.place.scaled(_resampled(path, command.frames, command.fps))
+    if command.place.path_given():
+        raise ValueError(f"--up, --level and --scale are for a path file, and {command.source} is a move")
     if command.source not in NAMED_MOVES and not is_actions(command.source):
         raise ValueError(f"{command.source} is neither a file nor a move; moves are {', '.join(NAMED_MOVES)}")
     timing: dict[str, Any] = {
@@ -135,9 +126,7 @@ def _trajectory(command: Show) -> Trajectory:
 
 
 def _lens(command: Show | Convert) -> Lens | None:
-    if command.lens is None and command.xfov is None and command.xi is None:
-        return None
-    return CameraOptions(lens=command.lens, xfov=command.xfov, xi=command.xi).make_lens()
+    return command.lens.make_lens() if command.lens.lens_given() else None
 
 
 def _resampled(trajectory: Trajectory, frames: int | None, fps: float | None) -> Trajectory:

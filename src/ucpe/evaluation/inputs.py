@@ -11,12 +11,8 @@ import numpy as np
 from ucpe.evaluation.estimators.base import Clip
 from ucpe.lenses import Lens, Pinhole, lens_family
 from ucpe.trajectories import Trajectory
-from ucpe.trajectories.formats import recognise
 from ucpe.trajectories.formats.captioned import is_demo, read_demo, read_near_depths, read_panshot
 from ucpe.video import VIDEO_SUFFIXES, VideoError, read_video
-
-GRAVITY_FORMATS = ("ucpe", "panshot")
-"""Formats whose worlds have the vertical along y; in others pitch and roll are not known."""
 
 REALESTATE_LENS = Pinhole(xfov=100.0)
 """Lens of the paper's RealEstate10K setting."""
@@ -54,24 +50,25 @@ def jobs_of_folder(
     reference: str | Path | None = None,
     lens: Lens | None = None,
     gravity: bool | None = None,
+    up: str | Sequence[float] | None = None,
 ) -> list[Job]:
     """Videos of a folder with the camera files of the same name in another, or one camera file for all.
 
     A released demo .json is one camera per video, in order of names. `gravity` says whether the cameras' worlds have
-    a known vertical; by default that follows from the format.
+    a known vertical; by default that follows from the format, or from `up` (see `Trajectory.load`).
     """
     paths = find_videos(videos)
     cameras = Path(cameras)
     if cameras.is_file() and is_demo(cameras):
-        if lens is not None or gravity is not None:
+        if lens is not None or gravity is not None or up is not None:
             raise ValueError(f"{cameras} is a released demo file, which says itself what its lenses and vertical are")
         jobs = _demo_jobs(paths, cameras)
     else:
         jobs = []
         for path in paths:
             source = cameras if cameras.is_file() else _camera_file(cameras, path.stem)
-            known = recognise(source).name in GRAVITY_FORMATS if gravity is None else gravity
-            jobs.append(Job(path.stem, path, Trajectory.load(source, lens=lens), known))
+            camera = Trajectory.load(source, lens=lens, up=up)
+            jobs.append(Job(path.stem, path, camera, camera.up_known if gravity is None else gravity))
     return jobs if reference is None else with_references(jobs, reference)
 
 

@@ -4,10 +4,12 @@ from ucpe.lenses.base import Lens, Rays, pixel_grid, stack_lenses
 from ucpe.lenses.families import FAMILIES, LensFamily, lens_family, sample_lens
 from ucpe.lenses.files import lens_from_dict, load_lens, save_lens
 from ucpe.lenses.fisheye import Equidistant, Equisolid, KannalaBrandt, Orthographic, RadialLens, Stereographic
+from ucpe.lenses.image_fit import fit_image
 from ucpe.lenses.models import MODELS, lens_by_name
 from ucpe.lenses.panoramic import Equirectangular, OmniStereo
 from ucpe.lenses.pinhole import BrownConrady, Pinhole
 from ucpe.lenses.planar import PlanarLens
+from ucpe.lenses.sources import find_lens
 from ucpe.lenses.unified import EUCM, UCM, DoubleSphere, Mei
 
 __all__ = [
@@ -31,6 +33,8 @@ __all__ = [
     "RadialLens",
     "Rays",
     "Stereographic",
+    "find_lens",
+    "fit_image",
     "lens_by_name",
     "lens_family",
     "lens_from_dict",

@@ -39,7 +39,9 @@ ROTATION_TOLERANCE = 1e-3
 class Trajectory(Moves):
     """Camera-to-world poses in a world with x right, y down, z forward, seen through a lens, at `fps`.
 
-    Moves and files give float64 on the CPU; `to` changes that. Nothing here changes a trajectory in place.
+    Moves and files give float64 on the CPU; `to` changes that. Nothing here changes a trajectory in place. `up_known`
+    says whether the world's up is really [0, -1, 0]: where it is not, as in many files, pitch and roll mean nothing
+    until `gravity_aligned` or `levelled` says which way is up.
 
     >>> from ucpe.lenses import UCM
     >>> camera = Trajectory.orbit(UCM(xfov=180, xi=2.0), degrees=40, frames=81, fps=16, pitch=-10, roll=5)
@@ -52,10 +54,13 @@ class Trajectory(Moves):
         c2w: Tensor,  # (N, 4, 4)
         lens: Lens,  # batch shape () or (N,)
         fps: float = DEFAULT_FPS,
+        *,
+        up_known: bool = True,
     ):
         self.c2w = _checked_poses(c2w)
         self.lens = lens
         self.fps = float(fps)
+        self.up_known = up_known
         if lens.batch_shape not in ((), (len(c2w),)):
             raise ValueError(
                 f"a lens for {len(c2w)} frames has batch shape () or ({len(c2w)},), got {tuple(lens.batch_shape)}"
@@ -67,7 +72,8 @@ class Trajectory(Moves):
         return len(self.c2w)
 
     def __repr__(self) -> str:
-        return f"Trajectory({len(self)} frames, {self.fps:g} fps, {self.lens})"
+        up = "" if self.up_known else ", up unknown"
+        return f"Trajectory({len(self)} frames, {self.fps:g} fps, {self.lens}{up})"
 
     def __getitem__(self, index: int | slice | Sequence[int] | Tensor) -> Trajectory:
         """Some of the frames; one frame is a trajectory of length 1, and a step divides the frame rate."""
@@ -80,7 +86,7 @@ class Trajectory(Moves):
             rows = torch.arange(len(self))[rows]
         if not rows.numel():
             raise ValueError(f"no frame of {len(self)} is left by that index")
-        return Trajectory(self.c2w[rows], self.lens[rows] if self.lens.batch_shape else self.lens, fps)
+        return self._with(self.c2w[rows], self.lens[rows] if self.lens.batch_shape else self.lens, fps)
 
     def __add__(self, other: Trajectory) -> Trajectory:
         """All frames of this trajectory, then all of the other, each where it is: a cut."""
@@ -102,7 +108,7 @@ class Trajectory(Moves):
         fps = self.fps if len(self) >= len(other) else other.fps
         lens = self.lens if self.lens.batch_shape and not other.lens.batch_shape else other.lens
         c2w = self.c2w @ other.c2w
-        return Trajectory(c2w, lens[torch.zeros(len(c2w)).long()] if lens.batch_shape == (1,) else lens, fps)
+        return self._with(c2w, lens[torch.zeros(len(c2w)).long()] if lens.batch_shape == (1,) else lens, fps)
 
     @property
     def positions(self) -> Tensor:
@@ -131,11 +137,11 @@ class Trajectory(Moves):
         """
         if self.c2w.to(*args, **kwargs).dtype in (torch.bfloat16, torch.float16):
             args, kwargs = (), {"device": self.c2w.to(*args, **kwargs).device, "dtype": torch.float32}
-        return Trajectory(self.c2w.to(*args, **kwargs), self.lens.to(*args, **kwargs), self.fps)
+        return self._with(self.c2w.to(*args, **kwargs), self.lens.to(*args, **kwargs))
 
     def with_lens(self, lens: Lens) -> Trajectory:
         """The same poses seen through another lens."""
-        return Trajectory(self.c2w, lens, self.fps)
+        return self._with(self.c2w, lens)
 
     def lens_per_frame(self) -> Lens:
         """The lens with batch shape (N,), also where it does not change."""
@@ -149,7 +155,9 @@ class Trajectory(Moves):
         rates = {part.fps for part in parts}
         if len(rates) > 1:
             raise ValueError(f"trajectories to concatenate need one frame rate, got {sorted(rates)}: resample them")
-        return Trajectory(torch.cat([part.c2w for part in parts]), _concatenate_lenses(parts), parts[0].fps)
+        known = all(part.up_known for part in parts)
+        c2w = torch.cat([part.c2w for part in parts])
+        return Trajectory(c2w, _concatenate_lenses(parts), parts[0].fps, up_known=known)
 
     @full_precision
     def then(self, other: Trajectory) -> Trajectory:
@@ -164,7 +172,7 @@ class Trajectory(Moves):
         placed = rotation_from_angles(zero, turn, zero)[0]
         rotations = placed @ other.rotations @ first.rotations[0].mT @ placed.mT @ last.rotations[0]
         positions = last.positions + (other.positions - first.positions) @ placed.mT
-        moved = Trajectory(pose_matrix(rotations, positions), other.lens, other.fps)
+        moved = self._with(pose_matrix(rotations, positions), other.lens, other.fps)
         return self + moved[1:] if len(moved) > 1 else self
 
     def at(
@@ -175,7 +183,7 @@ class Trajectory(Moves):
         at = torch.as_tensor(frames, dtype=self.c2w.dtype, device=self.c2w.device)
         times = torch.arange(len(self), dtype=self.c2w.dtype, device=self.c2w.device)
         lens = interpolate_lens(self.lens, times, at) if self.lens.batch_shape else self.lens
-        return Trajectory(interpolate_poses(self.c2w, times, at), lens, self.fps)
+        return self._with(interpolate_poses(self.c2w, times, at), lens)
 
     def resample(self, frames: int | None = None, fps: float | None = None) -> Trajectory:
         """Another number of frames over the same path (rotation by slerp, position on a smooth curve).
@@ -199,7 +207,7 @@ class Trajectory(Moves):
                 fps = self.fps * (frames - 1) / last if last and frames > 1 else self.fps
         at = torch.where((at - at.round()).abs() < 1e-9, at.round(), at)
         moved = self.at(at)
-        return Trajectory(moved.c2w, moved.lens, fps)
+        return self._with(moved.c2w, moved.lens, fps)
 
     @staticmethod
     def from_timestamps(
@@ -223,20 +231,26 @@ class Trajectory(Moves):
         """The cameras of a video transformer's latent frames: video frames 0, stride, 2 stride, ..."""
         rows = latent_frame_indices(len(self), stride)
         picked = self[rows]
-        return Trajectory(picked.c2w, picked.lens, self.fps / stride)
+        return self._with(picked.c2w, picked.lens, self.fps / stride)
 
     @full_precision
     def transformed(
         self,
         transform: Tensor,  # (4, 4)
     ) -> Trajectory:
-        """The same camera in another world frame: every pose multiplied by a rigid transform from the left."""
-        return Trajectory(transform.to(self.c2w) @ self.c2w, self.lens, self.fps)
+        """The same camera in another world frame: every pose multiplied by a rigid transform from the left.
+
+        A transform that turns the vertical makes up unknown.
+        """
+        vertical = (transform[1, :3].detach().double().cpu() - torch.tensor([0.0, 1.0, 0.0])).abs().max() < 1e-6
+        known = self.up_known and bool(vertical)
+        return Trajectory(transform.to(self.c2w) @ self.c2w, self.lens, self.fps, up_known=known)
 
     @full_precision
     def relative_to_first(self) -> Trajectory:
         """In the first camera's frame: the first pose becomes the identity, gravity is forgotten."""
-        return self.transformed(invert_pose(self.c2w[0]))
+        moved = self.transformed(invert_pose(self.c2w[0]))
+        return Trajectory(moved.c2w, moved.lens, moved.fps, up_known=False)
 
     @full_precision
     def zero_first_yaw(self) -> Trajectory:
@@ -264,13 +278,18 @@ class Trajectory(Moves):
         if in_first_camera:
             direction = self.rotations[0] @ direction
         turn = rotation_between(direction, torch.tensor([0.0, -1.0, 0.0]).to(direction))
-        return self.transformed(pose_matrix(turn, torch.zeros_like(direction)))
+        turned = self.transformed(pose_matrix(turn, torch.zeros_like(direction)))
+        return Trajectory(turned.c2w, turned.lens, turned.fps)
+
+    def levelled(self) -> Trajectory:
+        """World turned so that the first camera looks level, with pitch 0 and roll 0."""
+        return self.gravity_aligned([0.0, -1.0, 0.0], in_first_camera=True)
 
     def scaled(self, factor: float) -> Trajectory:
         """Translations multiplied by a factor; 1 / near-plane depth makes that depth the unit."""
         if not (math.isfinite(factor) and factor > 0):
             raise ValueError(f"scale factor must be a positive number, got {factor!r}")
-        return Trajectory(pose_matrix(self.rotations, self.positions * factor), self.lens, self.fps)
+        return self._with(pose_matrix(self.rotations, self.positions * factor))
 
     def path_length(self) -> float:
         """Length of the polygon through the camera centres, in world units."""
@@ -288,21 +307,32 @@ class Trajectory(Moves):
 
     @staticmethod
     def load(
-        path: str | Path, lens: Lens | None = None, fps: float | None = None, format: str | None = None
+        path: str | Path,
+        lens: Lens | None = None,
+        fps: float | None = None,
+        format: str | None = None,
+        *,
+        up: str | Sequence[float] | None = None,
     ) -> Trajectory:
         """Read a trajectory file of any known format, recognised by its content.
 
-        A given lens or frame rate replaces the file's; a file without them gets DEFAULT_LENS and DEFAULT_FPS.
+        A given lens or frame rate replaces the file's; a file without them gets DEFAULT_LENS and DEFAULT_FPS. `up` is
+        the up direction of the file's world ("+z", "0,0,1") or "first" for a level first camera, instead of what the
+        format says; without it, `up_known` tells whether the format says anything.
         """
         from ucpe.trajectories.formats import load_trajectory
 
-        return load_trajectory(path, lens=lens, fps=fps, format=format)
+        return load_trajectory(path, lens=lens, fps=fps, format=format, up=up)
 
     def save(self, path: str | Path, format: str | None = None) -> None:
         """Write a trajectory file; the format follows from the name where that is clear (.json keeps everything)."""
         from ucpe.trajectories.formats import save_trajectory
 
         save_trajectory(self, path, format=format)
+
+    def _with(self, c2w: Tensor, lens: Lens | None = None, fps: float | None = None) -> Trajectory:
+        """Other poses in the same world, by default with the same lens and frame rate."""
+        return Trajectory(c2w, lens or self.lens, self.fps if fps is None else fps, up_known=self.up_known)
 
 
 def _checked_poses(c2w: Tensor) -> Tensor:

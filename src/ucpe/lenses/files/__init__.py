@@ -20,6 +20,7 @@ __all__ = [
     "load_lens",
     "read_cameras",
     "save_lens",
+    "split_camera",
 ]
 
 COLMAP = Colmap()
@@ -29,16 +30,19 @@ FORMATS = {format.name: format for format in (*MAPPINGS, COLMAP)}
 """Every format by name."""
 
 
-def load_lens(path: str | Path, camera: str | int | None = None) -> Lens:
+def load_lens(path: str | Path, camera: str | int | None = None, size: tuple[int, int] | None = None) -> Lens:
     """Read a lens from a calibration: Kalibr, OpenCV, COLMAP, transforms.json or our own JSON/YAML.
 
-    `camera` chooses one of several: Kalibr's cam0, COLMAP's number, a batch's entry. Every format is converted to
-    our convention, in which the centre of pixel (0, 0) is (0.5, 0.5).
+    `camera` chooses one of several: Kalibr's cam0, COLMAP's number, a batch's entry; "camchain.yaml:cam0" says the
+    same. `size` is the (width, height) in pixels that a file without an image size is for. Every format is converted
+    to our convention, in which the centre of pixel (0, 0) is (0.5, 0.5).
     """
-    path = Path(path)
+    path, named = split_camera(path)
     if not path.exists():
         raise FileNotFoundError(f"no file or folder {path}")
-    camera = None if camera is None else str(camera)
+    if named is not None and camera is not None and str(camera) != named:
+        raise ValueError(f"{path}: camera {named!r} or {str(camera)!r}? Say one")
+    camera = named if camera is None else str(camera)
     if path.is_dir() or COLMAP.recognises(path):
         return COLMAP.read(path, camera)
     data = read_mapping(path)
@@ -51,6 +55,15 @@ def load_lens(path: str | Path, camera: str | int | None = None) -> Lens:
                 raise ValueError(str(error) if complete else f"{path}: {error}") from None
     known = "; ".join(format.description for format in FORMATS.values())
     raise ValueError(f"{path}: not a calibration of a known format ({known}); its keys are {', '.join(data)}")
+
+
+def split_camera(path: str | Path) -> tuple[Path, str | None]:
+    """File and camera of "camchain.yaml:cam0"; no camera where the whole is a path or there is no such file."""
+    whole = Path(path)
+    file, _, camera = str(path).rpartition(":")
+    if not whole.exists() and camera and Path(file or "nothing").exists():
+        return Path(file), camera
+    return whole, None
 
 
 def save_lens(lens: Lens, path: str | Path, format: str | None = None, height: int = 480, width: int = 832) -> None:

@@ -34,9 +34,6 @@ from ucpe.video import VIDEO_SUFFIXES
 
 TRAJECTORY_SUFFIXES = (".txt", ".json", ".npy", ".npz")
 
-GRAVITY_FORMATS = ("ucpe", "panshot", "nerfstudio")
-"""Trajectory formats whose world is gravity-aligned by convention; in others the first camera is taken to be level."""
-
 UNWANTED_WORDS = ("zoom",)
 """A motion whose labels mention one of these changes its intrinsics and is no candidate."""
 
@@ -153,14 +150,11 @@ class TrajectoryFolder:
 
     def trajectory(self, entry: Entry) -> Trajectory:
         """The file's poses, by the given up direction, its format's gravity, or a first camera taken to be level."""
-        from ucpe.trajectories.formats import load_trajectory, recognise
-
         assert entry.file is not None
-        format = recognise(entry.file).name
-        motion = load_trajectory(entry.file, format=format)
+        motion = Trajectory.load(entry.file)
         if entry.name in self.up_vectors:
             return motion.gravity_aligned(self.up_vectors[entry.name], in_first_camera=True)
-        return motion if format in GRAVITY_FORMATS else motion.relative_to_first()
+        return motion if motion.up_known else motion.relative_to_first()
 
     def describe(self, entry: Entry) -> list[Any]:
         """Its file and up vector."""

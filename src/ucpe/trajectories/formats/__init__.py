@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from pathlib import Path
 
 from ucpe.lenses import Lens
@@ -36,6 +38,7 @@ __all__ = [
     "read_panshot",
     "recognise",
     "save_trajectory",
+    "up_direction",
 ]
 
 FORMATS: dict[str, TrajectoryFormat] = {
@@ -49,9 +52,13 @@ FORMAT_OF_SUFFIX = {".json": "ucpe", ".npy": "panshot", ".npz": "vipe"}
 
 
 def load_trajectory(
-    path: str | Path, lens: Lens | None = None, fps: float | None = None, format: str | None = None
+    path: str | Path,
+    lens: Lens | None = None,
+    fps: float | None = None,
+    format: str | None = None,
+    up: str | Sequence[float] | None = None,
 ) -> Trajectory:
-    """Read a trajectory; a given lens or frame rate replaces the file's (see `Trajectory.load`)."""
+    """Read a trajectory; a given lens, frame rate or up replaces the file's (see `Trajectory.load`)."""
     path = Path(path)
     if not path.exists():
         raise FileNotFoundError(f"no file or folder {path}")
@@ -59,9 +66,37 @@ def load_trajectory(
     recording = chosen.read(path)
     rates = (rate for rate in (fps, recording.fps) if rate is not None)
     try:
-        return Trajectory(recording.c2w, lens or recording.lens or DEFAULT_LENS, next(rates, DEFAULT_FPS))
+        trajectory = Trajectory(
+            recording.c2w, lens or recording.lens or DEFAULT_LENS, next(rates, DEFAULT_FPS), up_known=False
+        )
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from None
+    direction = recording.up if up is None else up_direction(up)
+    if direction is None:
+        return trajectory if up is None else trajectory.levelled()
+    return trajectory.gravity_aligned(direction)
+
+
+def up_direction(up: str | Sequence[float]) -> tuple[float, float, float] | None:
+    """A direction from "+z", "-y", "0,0.1,-1" or three numbers; None for "first", the first camera's own up.
+
+    >>> up_direction("+z"), up_direction("0, -1, 0.1"), up_direction("first")
+    ((0.0, 0.0, 1.0), (0.0, -1.0, 0.1), None)
+    """
+    if up == "first":
+        return None
+    axis = {"x": 0, "y": 1, "z": 2}.get(up.strip().lstrip("+-").lower()) if isinstance(up, str) else None
+    if axis is not None:
+        values = [0.0, 0.0, 0.0]
+        values[axis] = -1.0 if str(up).strip().startswith("-") else 1.0
+    else:
+        try:
+            values = [float(part) for part in (up.split(",") if isinstance(up, str) else up)]
+        except (TypeError, ValueError):
+            values = []
+    if len(values) != 3 or not all(map(math.isfinite, values)) or not any(values):
+        raise ValueError(f"up must be first, an axis such as +z or -y, or a direction x,y,z; got {up!r}")
+    return values[0], values[1], values[2]
 
 
 def save_trajectory(

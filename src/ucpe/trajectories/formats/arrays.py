@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from ucpe.reading import MAX_FRAMES, read_array, read_arrays
-from ucpe.trajectories.formats.base import ImageSize, Recording, poses_of_array, write_atomically
+from ucpe.trajectories.formats.base import OUR_UP, ImageSize, Recording, poses_of_array, write_atomically
 from ucpe.trajectories.interpolation import interpolate_poses
 from ucpe.trajectories.trajectory import Trajectory
 
@@ -30,7 +30,7 @@ class PanShotArray:
 
     def read(self, path: Path) -> Recording:
         """Poses of a file."""
-        return Recording(poses_of_array(path, read_array(path)))
+        return Recording(poses_of_array(path, read_array(path)), up=OUR_UP)
 
     def write(self, trajectory: Trajectory, path: Path, size: ImageSize) -> None:
         """Write poses (frames, 3, 4) in the trajectory's dtype; lens and frame rate are not kept."""

@@ -19,13 +19,21 @@ from ucpe.reading import MAX_LINE, read_json, read_lines
 from ucpe.trajectories.rotations import pose_matrix
 from ucpe.trajectories.trajectory import ROTATION_TOLERANCE, Trajectory
 
+OUR_UP = (0.0, -1.0, 0.0)
+"""Up in our worlds."""
+
+Z_UP = (0.0, 0.0, 1.0)
+"""Up in the worlds of Blender, nerfstudio, EuRoC and others."""
+
 
 class Recording(NamedTuple):
-    """What a file says: poses, and the lens and frame rate if it holds them."""
+    """What a file says: poses, and the lens, frame rate and up direction if it knows them."""
 
-    c2w: Tensor  # (N, 4, 4) float64, x right, y down, z forward
+    c2w: Tensor  # (N, 4, 4) float64; camera axes are x right, y down, z forward, the world is the file's own
     lens: Lens | None = None
     fps: float | None = None
+    up: tuple[float, float, float] | None = None
+    """Direction of up in the file's world; None where the format does not say."""
 
 
 @dataclass(frozen=True)

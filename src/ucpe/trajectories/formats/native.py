@@ -11,6 +11,7 @@ from ucpe.lenses import Lens
 from ucpe.lenses.files import lens_from_dict
 from ucpe.reading import read_json
 from ucpe.trajectories.formats.base import (
+    OUR_UP,
     ImageSize,
     Recording,
     frame_rate_of_json,
@@ -25,7 +26,7 @@ VERSION = 1
 
 
 class Native:
-    """A JSON object: `c2w` (frames of 3 x 4 camera-to-world), `fps`, and `lens`, whose numbers may be one per frame."""
+    """A JSON object: `c2w` (frames of 3 x 4 camera-to-world), `fps`, `up_known`, and `lens`, which may be per frame."""
 
     name = "ucpe"
     description = "our own .json: poses, frame rate and the lens of every frame"
@@ -53,12 +54,17 @@ class Native:
             c2w = torch.tensor(content["c2w"], dtype=torch.float64)
         except (TypeError, ValueError) as error:
             raise ValueError(f"{path}: expected c2w as frames of 3 rows of 4 numbers ({error})") from None
-        return Recording(poses_of_array(path, c2w), _lens_from_dict(path, content["lens"]), fps)
+        known = content.get("up_known", True)
+        if not isinstance(known, bool):
+            raise ValueError(f"{path}: expected up_known as true or false, found {known!r}")
+        lens = _lens_from_dict(path, content["lens"])
+        return Recording(poses_of_array(path, c2w), lens, fps, OUR_UP if known else None)
 
     def write(self, trajectory: Trajectory, path: Path, size: ImageSize) -> None:
         """Write everything; float64 reads back bit for bit."""
         poses = [json.dumps(pose) for pose in trajectory.c2w[:, :3].double().tolist()]
-        head = {"format": FORMAT, "version": VERSION, "fps": trajectory.fps, "lens": trajectory.lens.to_dict()}
+        head = {"format": FORMAT, "version": VERSION, "fps": trajectory.fps, "up_known": trajectory.up_known}
+        head["lens"] = trajectory.lens.to_dict()
         text = json.dumps(head, indent=1)[:-2] + ',\n "c2w": [\n  ' + ",\n  ".join(poses) + "\n ]\n}\n"
         write_atomically(path, text)
 

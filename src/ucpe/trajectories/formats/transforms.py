@@ -11,6 +11,7 @@ import torch
 from ucpe.lenses.files import lens_from_transforms, lens_to_transforms
 from ucpe.reading import read_json
 from ucpe.trajectories.formats.base import (
+    Z_UP,
     ImageSize,
     Recording,
     frame_rate_of_json,
@@ -23,7 +24,7 @@ from ucpe.trajectories.formats.base import (
 from ucpe.trajectories.trajectory import Trajectory
 
 WORLD = torch.tensor([[1.0, 0, 0, 0], [0, 0, -1, 0], [0, 1, 0, 0], [0, 0, 0, 1]], dtype=torch.float64)
-"""From a world with z up and y forward to ours with y down and z forward."""
+"""From a world with z up and y forward to ours with y down and z forward, as `gravity_aligned` turns it."""
 
 CAMERA = torch.diag(torch.tensor([1.0, -1, -1, 1], dtype=torch.float64))
 """From our camera axes to OpenGL's: y up, z backward."""
@@ -57,12 +58,12 @@ class Transforms:
             if all(names)
             else list(range(len(frames)))
         )
-        c2w = WORLD @ poses_of_array(path, torch.stack(matrices))[order] @ CAMERA
+        c2w = poses_of_array(path, torch.stack(matrices))[order] @ CAMERA
         lens = lens_from_transforms(content, str(path)) if _has_lens(content) else None
         if lens is not None and lens.batch_shape:
             lens = lens[torch.tensor(order)]
         fps = content.get("fps")
-        return Recording(c2w, lens, None if fps is None else frame_rate_of_json(path, fps))
+        return Recording(c2w, lens, None if fps is None else frame_rate_of_json(path, fps), Z_UP)
 
     def write(self, trajectory: Trajectory, path: Path, size: ImageSize) -> None:
         """Write poses, lens and frame rate; image names are frame_00000.png and so on."""
