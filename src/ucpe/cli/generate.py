@@ -2,15 +2,67 @@
 
 from __future__ import annotations
 
-import json
+import time
+import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 
 from ucpe.cli.cameras import CameraOptions
+
+if TYPE_CHECKING:
+    from ucpe.generation.checks import ModelFacts
+    from ucpe.generation.requests import Request
+
+PRESETS: dict[str, dict[str, Any]] = {
+    "released": {"scheduler": "euler", "shift": 5.0, "guidance": 5.0, "steps": 50},
+}
+"""Sampling by name; options given beside a preset replace its own."""
+
+
+@dataclass
+class SamplingOptions:
+    """How the model samples."""
+
+    negative: str | None = None
+    """What not to see."""
+    negative_file: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
+    """Text file with what not to see."""
+    guidance: float | None = None
+    """How strongly to follow the prompt; 1 for step-distilled LoRAs. [default: the model's]"""
+    steps: int | None = None
+    """Denoising steps. [default: the model's]"""
+    seed: int | None = None
+    """Of the noise. [default: 0]"""
+    scheduler: Literal["euler", "unipc", "dpm++"] | None = None
+    """Sampler. [default: the model's]"""
+    shift: float | None = None
+    """Shift of the noise levels. [default: the model's]"""
+    preset: Literal["released"] | None = None
+    """Sampling of the paper's released demo: Euler, shift 5, guidance 5, 50 steps."""
+    lora: tyro.conf.UseAppendAction[tuple[str, ...]] = ()
+    """LoRA file, folder or hub id, with :WEIGHT after it if not 1; may be given several times."""
+
+
+@dataclass
+class MachineOptions:
+    """How the model runs."""
+
+    device: str | None = None
+    """cuda, cuda:1, mps, cpu, ... [default: cuda if there is one, then mps, then cpu]"""
+    dtype: Literal["bf16", "fp16", "fp32"] | None = None
+    """Precision of transformer and text encoder; the autoencoder stays in fp32. [default: bf16, on a CPU fp32]"""
+    offload: Literal["none", "model", "group", "sequential"] | None = None
+    """Keep whole models, groups of layers or single layers in main memory until used: slower. [default: none]"""
+    tiling: bool | None = None
+    """Decode the video in tiles, in less memory."""
+    attention: str | None = None
+    """Attention backend of diffusers (native, flash, sage, ...). [default: native]"""
+    compile: bool | None = None
+    """Compile the transformer's blocks; the first step is slow, the others faster."""
 
 
 @dataclass
@@ -24,7 +76,7 @@ class Generate:
     """What to see."""
     camera: Annotated[CameraOptions, tyro.conf.arg(name="")] = field(default_factory=CameraOptions)
     output: Annotated[Path, tyro.conf.arg(aliases=["-o"])] = Path("out.mp4")
-    """Video file to write; a folder for a list."""
+    """Video file to write (.mp4); a folder for a list."""
     image: Path | None = None
     """First frame, for models that take one."""
     model: str | None = None
@@ -34,52 +86,127 @@ class Generate:
     list: Path | None = None
     """JSON or YAML list of videos to make (the released demo files work as they are)."""
     again: Path | None = None
-    """Make the video of this JSON once more."""
-    negative: str | None = None
-    """What not to see."""
-    guidance: float | None = None
-    steps: int | None = None
-    seed: int = 0
+    """Make the video of this JSON once more, with all its options except those given here."""
     height: int | None = None
+    """Rows of pixels. [default: the model's]"""
     width: int | None = None
+    """Columns of pixels. [default: the model's]"""
     frames: int | None = None
+    """Frames of the video; the paths of a list are resampled to it. [default: the model's]"""
     fps: float | None = None
+    """Frames a second. [default: the model's]"""
+    sampling: Annotated[SamplingOptions, tyro.conf.arg(name="")] = field(default_factory=SamplingOptions)
+    machine: Annotated[MachineOptions, tyro.conf.arg(name="")] = field(default_factory=MachineOptions)
     preview: bool = False
     """Also write a sheet of frames with the commanded horizon drawn over them."""
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Parse the command line and generate."""
+    """Parse the command line, check everything, then load the model and generate."""
     options = tyro.cli(Generate, args=arguments, prog="ucpe generate")
-    from ucpe.generation import CameraPipeline
-    from ucpe.generation.loading import load_quietly
-    from ucpe.generation.requests import Request, make_video, read_again, read_list
-
-    shared: dict[str, Any] = {
-        name: getattr(options, name)
-        for name in ("model", "adapter", "negative", "guidance", "steps", "seed", "height", "width")
-    }
-    if options.again is not None:
-        requests = [read_again(options.again)]
-        shared["model"], shared["adapter"] = requests[0].model, requests[0].adapter
-    elif options.list is not None:
-        requests = read_list(options.list, **shared)
-    elif options.prompt is not None:
-        requests = []
-    else:
-        raise ValueError('say what to see, e.g. ucpe generate "a red tower on grass" --lens fisheye --move orbit')
-    load_quietly()
-    pipe = CameraPipeline.from_pretrained(shared["model"], shared["adapter"])
-    if not requests:
-        camera = options.camera.make_trajectory(
-            pipe.defaults.frames if options.frames is None else options.frames,
-            pipe.defaults.fps if options.fps is None else options.fps,
-            pipe.defaults.height if options.height is None else options.height,
-            pipe.defaults.width if options.width is None else options.width,
+    given = [name for name in ("prompt", "list", "again") if getattr(options, name) is not None]
+    if len(given) != 1:
+        named = " and ".join("a prompt" if name == "prompt" else f"--{name}" for name in given) or "none of them"
+        raise ValueError(
+            'say what to see, as in: ucpe generate "a red tower on grass" --lens fisheye --move orbit; or give one of '
+            f"--list and --again. Got {named}"
         )
-        requests = [Request(prompt=options.prompt or "", camera=camera, image=options.image, **shared)]
-    several = len(requests) > 1 or options.list is not None
-    for index, request in enumerate(requests):
-        path = options.output / f"{index:03d}.mp4" if several else options.output
-        written = make_video(pipe, request, path, preview=options.preview)
-        print(json.dumps({name: str(file) for name, file in written.items()}))
+    from ucpe.generation.checks import check_output, check_request, read_facts
+    from ucpe.generation.loading import load_quietly
+    from ucpe.generation.requests import read_again
+
+    load_quietly()
+    check_output(options.output, folder=options.list is not None)
+    recorded = None if options.again is None else read_again(options.again)
+    wanted = asked_for(options, recorded)
+    facts = read_facts(wanted["model"], wanted["adapter"])
+    wanted["setup"] = wanted["setup"].resolved(facts.defaults)
+    requests = make_requests(options, wanted, facts, recorded)
+    for note in dict.fromkeys(note for request in requests for note in check_request(request, facts)):
+        warnings.warn(note, stacklevel=1)
+    names = (
+        [options.output] if options.list is None else [options.output / f"{i:03d}.mp4" for i in range(len(requests))]
+    )
+    generate([(request.with_defaults(facts.defaults), path) for request, path in zip(requests, names)], options.preview)
+
+
+def asked_for(options: Generate, recorded: Request | None) -> dict[str, Any]:
+    """Fields of a request that the options decide: given ones, over a preset's, over the recorded ones."""
+    from ucpe.generation.setup import Setup
+
+    sampling, machine = options.sampling, options.machine
+    given = {name: getattr(options, name) for name in ("model", "adapter", "image", "height", "width")}
+    given |= {option.name: getattr(group, option.name) for group in (sampling, machine) for option in fields(group)}
+    preset, file = given.pop("preset"), given.pop("negative_file")
+    if file is not None:
+        if given["negative"] is not None:
+            raise ValueError("give --negative or --negative-file, not both")
+        given["negative"] = file.read_text(encoding="utf-8").strip()
+    given = PRESETS.get(preset, {}) | {name: value for name, value in given.items() if value not in (None, ())}
+    for_setup = {name: given.pop(name) for name in Setup.__dataclass_fields__ if name in given}
+    if recorded is not None:
+        return {
+            **{name: getattr(recorded, name) for name in recorded.__dataclass_fields__},
+            **given,
+            "setup": replace(recorded.setup, **for_setup),
+        }
+    return {"model": None, "adapter": None, **given, "setup": Setup(**for_setup)}
+
+
+def make_requests(
+    options: Generate, wanted: dict[str, Any], facts: ModelFacts, recorded: Request | None
+) -> list[Request]:
+    """The videos asked for: one of a prompt, one made again, or those of a list."""
+    from ucpe.generation.requests import Request, read_list
+
+    defaults = facts.defaults
+    if options.prompt is None and options.camera != CameraOptions():
+        raise ValueError(f"--{'list' if recorded is None else 'again'} says itself what the camera is: leave it out")
+    if recorded is not None:
+        if options.frames is not None or options.fps is not None:
+            camera = recorded.camera
+            wanted["camera"] = camera.resample(options.frames or len(camera), options.fps or camera.fps)
+        return [Request(**wanted)]
+    frames, fps = options.frames or defaults.frames, options.fps or defaults.fps
+    if options.list is not None:
+        return read_list(options.list, frames, fps, **wanted)
+    size = (wanted.get("height") or defaults.height, wanted.get("width") or defaults.width)
+    return [Request(options.prompt or "", options.camera.make_trajectory(frames, fps, *size), **wanted)]
+
+
+def generate(videos: list[tuple[Request, Path]], preview: bool) -> None:
+    """Make the videos that are not there yet, with progress and a line for each."""
+    from functools import partial
+
+    from ucpe.generation.requests import is_made, make_video
+    from ucpe.generation.setup import load_pipeline, peak_memory
+    from ucpe.work import progress_bar
+
+    waiting = [(request, path) for request, path in videos if not is_made(path, request)]
+    for _, path in [video for video in videos if video not in waiting]:
+        print(f"{path} is there already, made from the same request")
+    if not waiting:
+        return
+    first = waiting[0][0]
+    pipe = load_pipeline(first.model, first.adapter, first.setup)
+    done = len(videos) - len(waiting)
+    try:
+        with progress_bar(pace=True) as show:
+            for request, path in waiting:
+                if len(videos) > 1:
+                    show("videos", done, len(videos))
+                started = time.monotonic()
+                written = make_video(pipe, request, path, preview=preview, on_step=partial(show, "denoising steps"))
+                done += 1
+                print(
+                    f"{len(request.camera)} frames of {request.height} x {request.width} in "
+                    f"{time.monotonic() - started:.1f} s, peak memory {peak_memory(pipe.device.type) / 1e9:.1f} GB: "
+                    f"{', '.join(map(str, written.values()))}",
+                    flush=True,
+                )
+            if len(videos) > 1:
+                show("videos", done, len(videos))
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt(
+            f"stopped with {done} of {len(videos)} videos made; the same command makes the others"
+        ) from None

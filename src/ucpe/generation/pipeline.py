@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +16,7 @@ from ucpe.adapters import Adapter
 from ucpe.generation.defaults import Defaults
 from ucpe.generation.families import family_of
 from ucpe.generation.loading import ADAPTER_FOLDER, load_model
+from ucpe.generation.vocabulary import UnknownWords, Vocabulary
 from ucpe.trajectories import Trajectory
 
 
@@ -143,6 +145,7 @@ class CameraPipeline:
         prompts, cameras = _paired(prompt, camera, others)
         height, width = height or self.defaults.height, width or self.defaults.width
         steps = num_inference_steps or self.defaults.steps
+        self._warn_of_words(prompts)
 
         def after_step(pipe: Any, index: int, timestep: Any, tensors: dict[str, Any]) -> dict[str, Any]:
             changed = callback_on_step_end(pipe, index, timestep, tensors) if callback_on_step_end else {}
@@ -171,6 +174,13 @@ class CameraPipeline:
         with torch.no_grad():
             videos = self.family.run(self.pipe, self.adapters, cameras, _picture(image), arguments)
         return CameraPipelineOutput(videos, cameras, prompts) if return_dict else (videos,)
+
+    def _warn_of_words(self, prompts: list[str]) -> None:
+        vocabulary = Vocabulary.of_tokenizer(getattr(self.pipe, "tokenizer", None))
+        if vocabulary is not None:
+            tokens = self.defaults.text_tokens
+            for note in dict.fromkeys(note for prompt in prompts for note in vocabulary.notes(prompt, tokens)):
+                warnings.warn(note, UnknownWords, stacklevel=3)
 
     def _frames(self, cameras: list[Trajectory], num_frames: int | None) -> int:
         """Length of the videos, after checking that the cameras and the model can have it."""

@@ -3,20 +3,32 @@
 from __future__ import annotations
 
 import json
+import warnings
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
 
-from ucpe.files import atomic_file
+from ucpe.files import file_fingerprint, fingerprint_of, write_json
+from ucpe.generation.defaults import Defaults
+from ucpe.generation.loading import find_adapter, find_model
+from ucpe.generation.setup import Setup, split_lora
+from ucpe.generation.vocabulary import UnknownWords
 from ucpe.lenses.files import lens_from_dict
+from ucpe.reading import inside, open_image, read_json_object, read_yaml
 from ucpe.trajectories import Trajectory
-from ucpe.trajectories.formats import read_demo
+from ucpe.trajectories.formats import is_demo, read_released_list
 
 if TYPE_CHECKING:
     from ucpe.generation.pipeline import CameraPipeline
+
+ENTRY_KEYS = ("prompt", "camera", "image", "negative", "guidance", "steps", "seed", "height", "width")
+"""What an entry of a list may say."""
+
+WEIGHT_FILES = ("*.safetensors", "*.bin", "*.json")
+"""Files of a model by which it is recognised as the same."""
 
 
 @dataclass(frozen=True)
@@ -34,18 +46,57 @@ class Request:
     seed: int = 0
     height: int | None = None
     width: int | None = None
+    setup: Setup = field(default_factory=Setup)
+
+    def with_defaults(self, defaults: Defaults) -> Request:
+        """The request with a model's defaults where it leaves a choice."""
+        chosen = {
+            name: getattr(defaults, name)
+            for name in ("negative", "guidance", "steps", "height", "width")
+            if getattr(self, name) is None
+        }
+        return replace(self, **chosen)
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values that `from_dict` turns back into this request."""
+        """Plain values that `from_dict` turns back into this request; files are named by their full paths."""
         values = {name: getattr(self, name) for name in self.__dataclass_fields__}
-        image = None if self.image is None else str(self.image)
-        return {**values, "camera": _camera_to_dict(self.camera), "image": image}
+        for name in ("model", "adapter", "image"):
+            values[name] = None if values[name] is None else _full_path(str(values[name]))
+        loras = [f"{_full_path(source)}:{weight:g}" for source, weight in map(split_lora, self.setup.lora)]
+        return {**values, "camera": _camera_to_dict(self.camera), "setup": {**asdict(self.setup), "lora": loras}}
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> Request:
         """The request of plain values."""
         image = None if values.get("image") is None else Path(values["image"])
-        return cls(**{**values, "camera": _camera_from_dict(values["camera"]), "image": image})
+        setup = Setup.from_dict(values.get("setup", {}))
+        return cls(**{**values, "camera": _camera_from_dict(values["camera"]), "image": image, "setup": setup})
+
+    def sources(self) -> str:
+        """A short name of the files that the video is made from: weights, LoRAs and first frame."""
+        files: list[str | Path] = [find_model(self.model), *(split_lora(lora)[0] for lora in self.setup.lora)]
+        files += [file for file in (find_adapter(files[0], self.adapter), self.image) if file is not None]
+        return fingerprint_of([_fingerprint(Path(file)) for file in files])
+
+
+def record_of(request: Request) -> dict[str, Any]:
+    """What is kept beside a video, from which it can be made again."""
+    import ucpe
+
+    return {"ucpe": ucpe.__version__, "sources": request.sources(), "request": request.to_dict()}
+
+
+def is_made(path: Path, request: Request) -> bool:
+    """Whether a video is there that was made from the same request and the same files."""
+    record = path.with_suffix(".json")
+    if not path.is_file() or not record.is_file():
+        return False
+    try:
+        there = json.loads(record.read_text())
+    except (OSError, ValueError):
+        return False
+    wanted = json.loads(json.dumps(record_of(request)))
+    return isinstance(there, dict) and all(there.get(name) == wanted[name] for name in ("sources", "request"))
 
 
 def make_video(
@@ -56,63 +107,82 @@ def make_video(
     preview: bool = False,
     on_step: Callable[[int, int], None] | None = None,
 ) -> dict[str, Path]:
-    """Generate and write `path` (.mp4), its record (.json) and, if asked, its sheet (.png); returns these paths."""
-    import ucpe
+    """Generate and write `path` (.mp4), its record (.json) and, if asked, its sheet (.png); returns these paths.
+
+    An exception raised by `on_step(done, total)` cancels; nothing is written then. What the model was not trained on is
+    said by `checks.check_request`, not here.
+    """
     from ucpe.generation.preview import preview_sheet
     from ucpe.video import write_video
 
-    image = None if request.image is None else _open_image(request.image)
-    video = pipe(
-        request.prompt,
-        request.camera,
-        image=image,
-        negative_prompt=request.negative,
-        height=request.height,
-        width=request.width,
-        num_inference_steps=request.steps,
-        guidance_scale=request.guidance,
-        seed=request.seed,
-        on_step=on_step,
-    ).videos[0]
-    path.parent.mkdir(parents=True, exist_ok=True)
-    write_video(path, video.frames, request.camera.fps)
+    request = request.with_defaults(pipe.defaults)
+    image = None if request.image is None else open_image(request.image)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UnknownWords)
+        video = pipe(
+            request.prompt,
+            request.camera,
+            image=image,
+            negative_prompt=request.negative,
+            height=request.height,
+            width=request.width,
+            num_inference_steps=request.steps,
+            guidance_scale=request.guidance,
+            seed=request.seed,
+            on_step=on_step,
+        ).videos[0]
     written = {"video": path, "record": path.with_suffix(".json")}
-    record = {"ucpe": ucpe.__version__, "request": request.to_dict()}
-    with atomic_file(written["record"]) as file:
-        file.write_text(json.dumps(record, indent=1))
+    written["record"].unlink(missing_ok=True)
+    write_video(path, video.frames, request.camera.fps)
     if preview:
         written["preview"] = path.with_suffix(".png")
         preview_sheet([video], written["preview"])
+    write_json(written["record"], record_of(request))
     return written
 
 
 def read_again(path: Path) -> Request:
     """The request in a record that `make_video` wrote."""
     try:
-        return Request.from_dict(json.loads(path.read_text())["request"])
-    except (KeyError, TypeError, json.JSONDecodeError) as error:
+        return Request.from_dict(read_json_object(path)["request"])
+    except (KeyError, TypeError, AttributeError, ValueError) as error:
         raise ValueError(f"{path} is not the record of a generated video ({error!r})") from None
 
 
-def read_list(path: Path, **shared: Any) -> list[Request]:
+def read_list(path: Path, frames: int | None = None, fps: float | None = None, **shared: Any) -> list[Request]:
     """Requests of a JSON or YAML list: released demo files, or entries with `prompt` and `camera` (a path file).
 
-    Other keys of an entry (seed, steps, ...) replace those in `shared`.
+    Other keys of an entry (seed, steps, ...) replace those in `shared`. With `frames` every path is resampled to that
+    many, played at `fps`; a file of this list's entries is named relative to the list.
     """
-    entries = _entries(path)
-    if entries and "pose_path" in entries[0]:
-        return [Request(prompt=shot.caption, camera=shot.trajectory(), **shared) for shot in read_demo(path)]
-    requests = []
-    for index, entry in enumerate(entries):
-        unknown = set(entry) - set(Request.__dataclass_fields__)
-        if unknown or "prompt" not in entry or "camera" not in entry:
-            raise ValueError(
-                f"{path}, entry {index}: needs prompt and camera, may have {', '.join(Request.__dataclass_fields__)}; "
-                f"has {', '.join(entry)}"
-            )
-        camera = Trajectory.load(path.parent / entry["camera"])
-        requests.append(Request(**{**shared, **entry, "camera": camera}))
-    return requests
+    if is_demo(path):
+        shots = read_released_list(path)
+        return [Request(shot.caption, _resampled(shot.released(), frames, fps), **shared) for shot in shots]
+    return [_request(path, index, entry, frames, fps, shared) for index, entry in enumerate(_entries(path))]
+
+
+def _request(
+    path: Path, index: int, entry: dict[str, Any], frames: int | None, fps: float | None, shared: dict[str, Any]
+) -> Request:
+    where = f"{path}, entry {index}"
+    if not {"prompt", "camera"} <= set(entry) <= set(ENTRY_KEYS):
+        raise ValueError(
+            f"{where}: needs prompt and camera, may have {', '.join(ENTRY_KEYS[2:])}; has {', '.join(map(str, entry))}"
+        )
+    for name, kinds in (("prompt", str), ("camera", str), ("image", str), ("seed", int), ("steps", int)):
+        if not isinstance(entry.get(name, kinds()), kinds):
+            raise ValueError(f"{where}: {name} must be a {kinds.__name__}, got {entry[name]!r}")
+    files: dict[str, Any] = {
+        name: inside(path.parent, entry[name], where) for name in ("camera", "image") if name in entry
+    }
+    camera = _resampled(Trajectory.load(files.pop("camera")), frames, fps)
+    return Request(**{**shared, **entry, **files, "camera": camera})
+
+
+def _resampled(camera: Trajectory, frames: int | None, fps: float | None) -> Trajectory:
+    if frames is None or (len(camera), camera.fps) == (frames, fps):
+        return camera
+    return camera.resample(frames, fps)
 
 
 def _camera_to_dict(camera: Trajectory) -> dict[str, Any]:
@@ -126,15 +196,19 @@ def _camera_from_dict(values: dict[str, Any]) -> Trajectory:
 
 
 def _entries(path: Path) -> list[dict[str, Any]]:
-    import yaml
-
-    entries = yaml.safe_load(path.read_text())
-    if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
+    entries = read_yaml(path)
+    if not isinstance(entries, list) or not entries or not all(isinstance(entry, dict) for entry in entries):
         raise ValueError(f"{path} must hold a list of entries, one per video")
     return entries
 
 
-def _open_image(path: Path) -> Any:
-    from PIL import Image
+def _full_path(name: str) -> str:
+    """The full path of a file or folder that is there; a hub id as it is."""
+    return str(Path(name).resolve()) if Path(name).exists() else name
 
-    return Image.open(path).convert("RGB")
+
+def _fingerprint(path: Path) -> Any:
+    if path.is_dir():
+        files = sorted(file for pattern in WEIGHT_FILES for file in path.rglob(pattern))
+        return [[str(file.relative_to(path)), file_fingerprint(file)] for file in files]
+    return file_fingerprint(path) if path.is_file() else str(path)

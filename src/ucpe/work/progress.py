@@ -16,24 +16,32 @@ EVERY = 10.0
 
 
 @contextmanager
-def progress_bar() -> Iterator[Progress]:
-    """Show progress with the time left, on the error stream."""
+def progress_bar(pace: bool = False) -> Iterator[Progress]:
+    """Show progress with the time left, and the seconds an item takes if asked, on the error stream.
+
+    Items that are counted from the start again are shown from the start again.
+    """
     from rich.console import Console
 
     console = Console(stderr=True)
     if not console.is_terminal:
-        yield _Lines()
+        yield _Lines(pace)
         return
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    speed = [TextColumn("{task.fields[pace]}")] if pace else []
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), *speed, TimeRemainingColumn())
     tasks: dict[str, Any] = {}
-    with Progress(*columns, console=console) as bar:
+    with Progress(*columns, console=console, redirect_stdout=sys.stdout.isatty()) as bar:
 
         def show(what: str, done: int, total: int) -> None:
             if what not in tasks:
-                tasks[what] = bar.add_task(what, total=total)
-            bar.update(tasks[what], completed=done, total=total)
+                tasks[what] = bar.add_task(what, total=total, pace="")
+            task = bar.tasks[bar.task_ids.index(tasks[what])]
+            if done < task.completed:
+                bar.reset(task.id)
+            seconds = f"{task.elapsed / done:.2f} s each" if done and task.elapsed else ""
+            bar.update(task.id, completed=done, total=total, pace=seconds)
 
         yield show
 
@@ -41,18 +49,23 @@ def progress_bar() -> Iterator[Progress]:
 class _Lines:
     """Prints a line at the end of each kind of items, and now and then before."""
 
-    def __init__(self) -> None:
+    def __init__(self, pace: bool = False) -> None:
+        self.pace = pace
         self.started: dict[str, tuple[float, int]] = {}
         self.last = time.monotonic()
 
     def __call__(self, what: str, done: int, total: int) -> None:
         now = time.monotonic()
         since, before = self.started.setdefault(what, (now, done))
+        if done < before:
+            since, before = self.started[what] = now, done
         if done < total and now - self.last < EVERY:
             return
         self.last = now
-        left = f", about {_duration((now - since) / (done - before) * (total - done))} left" if done > before else ""
-        print(f"{what}: {done} of {total}{left if done < total else ''}", file=sys.stderr, flush=True)
+        each = (now - since) / max(1, done - before)
+        pace = f", {each:.2f} s each" if self.pace and done > before else ""
+        left = f", about {_duration(each * (total - done))} left" if before < done < total else ""
+        print(f"{what}: {done} of {total}{pace}{left}", file=sys.stderr, flush=True)
 
 
 def _duration(seconds: float) -> str:

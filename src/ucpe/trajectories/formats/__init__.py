@@ -16,6 +16,7 @@ from ucpe.trajectories.formats.captioned import (
     read_demo,
     read_near_depths,
     read_panshot,
+    read_released_list,
 )
 from ucpe.trajectories.formats.colmap import Colmap
 from ucpe.trajectories.formats.kitti import KITTI
@@ -32,10 +33,12 @@ __all__ = [
     "Recording",
     "TrajectoryFormat",
     "clip_of_pose_file",
+    "is_demo",
     "load_trajectory",
     "read_demo",
     "read_near_depths",
     "read_panshot",
+    "read_released_list",
     "recognise",
     "save_trajectory",
     "up_direction",
@@ -115,7 +118,7 @@ def recognise(path: Path) -> TrajectoryFormat:
             return format
     if is_demo(path):
         raise ValueError(
-            f"{path} is a list of captioned cameras: read them with ucpe.trajectories.formats.read_demo, "
+            f"{path} is a list of captioned cameras: read them with ucpe.trajectories.formats.read_released_list, "
             "or load one of its pose files"
         )
     raise ValueError(f"{path} is no trajectory file known here: {_found(path)}; known are\n{_known()}")

@@ -19,6 +19,18 @@ from ucpe.trajectories.trajectory import DEFAULT_FPS, Trajectory
 KINDS = {"video": str, "pose": str, "pose_path": str, "caption": str, "videos": list}
 """Types of the entries that are used as they are."""
 
+RELEASED_FRAMES = 81
+"""Poses of a file that the released model takes: the first ones."""
+
+NORMALIZATION_FILE = "traj_normalization.txt"
+"""Released file with the factor on RealEstate10K translations."""
+
+NEAR_DEPTH_FILES = "near_plane_depth-*.jsonl"
+"""Released files with the near-plane depths of PanShot's clips."""
+
+VIDEO_SUFFIX, POSE_SUFFIX = ".mp4", ".npy"
+"""Of PanShot's files, whose names in its lists may lack them."""
+
 
 @dataclass(frozen=True)
 class CaptionedCamera:
@@ -45,6 +57,10 @@ class CaptionedCamera:
             c2w = invert_pose(c2w[0]) @ c2w
         trajectory = Trajectory(c2w, self.lens, fps, up_known=gravity_aligned).scaled(self.scale)
         return trajectory.zero_first_yaw() if gravity_aligned else trajectory
+
+    def released(self) -> Trajectory:
+        """The 81 cameras that the released code makes of this entry."""
+        return self.trajectory(RELEASED_FRAMES)
 
 
 def read_near_depths(path: str | Path) -> dict[str, float]:
@@ -103,10 +119,52 @@ def read_demo(
     return cameras
 
 
+def read_released_list(path: str | Path) -> list[CaptionedCamera]:
+    """Cameras of a released demo .json with their scales, in the authors' checkout or with the files beside it.
+
+    Poses, near-plane depths and the factor on RealEstate10K translations are looked for in the folder of the list, in
+    the folder above (the root of the checkout, with all of `data`) and in the current one.
+    """
+    path = Path(path)
+    roots = list(dict.fromkeys(folder.resolve() for folder in (path.parent, path.absolute().parent.parent, Path("."))))
+    beside = [folder for folder in sorted(path.absolute().parent.parent.iterdir()) if folder.is_dir()]
+    depths: dict[str, float] = {}
+    for file in _found_below(roots, NEAR_DEPTH_FILES):
+        depths |= read_near_depths(file)
+    factors = {file: read_normalization(file) for file in _found_below(roots, NORMALIZATION_FILE)}
+    if len(set(factors.values())) > 1:
+        raise ValueError(f"{path}: which factor is meant? {', '.join(f'{f}: {v:g}' for f, v in factors.items())}")
+    cameras = read_demo(path, [*roots, *beside], depths, next(iter(factors.values()), 1.0))
+    for index, camera in enumerate(cameras):
+        if camera.scale is None:
+            raise ValueError(
+                f"{path}, entry {index}: no {NEAR_DEPTH_FILES} in {_listed(roots)} has the near-plane depth of "
+                f"the clip {clip_of_pose_file(camera.pose)}"
+            )
+        if camera.pose.suffix != POSE_SUFFIX and not factors:
+            raise ValueError(
+                f"{path}, entry {index}: the scale of RealEstate10K paths needs a {NORMALIZATION_FILE}, and there is "
+                f"none in {_listed(roots)}"
+            )
+    return cameras
+
+
+def read_normalization(path: str | Path) -> float:
+    """The factor in a released traj_normalization.txt."""
+    try:
+        factor = float(Path(path).read_text().split()[0])
+    except (ValueError, IndexError):
+        factor = 0.0
+    if not (math.isfinite(factor) and factor > 0):
+        raise ValueError(f"{path}: expected one positive number, the factor on RealEstate10K translations")
+    return factor
+
+
 def read_panshot(root: str | Path, split: str) -> list[CaptionedCamera]:
     """Clips of the PanShot dataset on disk, under a folder that holds `PanShot` and `PanFlow`.
 
-    Meta files list matches, each with `videos: [{video, pose, x_fov, xi}]`; captions come from captioned-{split}.jsonl,
+    Meta files list matches, each with `videos: [{video, pose, x_fov, xi}]`, or without where the clip was too short;
+    names are written with or without their suffixes. Captions come from captioned-{split}.jsonl,
     near-plane depths from near_plane_depth-{split}.jsonl. Clips without a caption are not listed.
     """
     root = Path(root)
@@ -117,20 +175,23 @@ def read_panshot(root: str | Path, split: str) -> list[CaptionedCamera]:
     captions = {}
     for where, entry in read_json_lines(folder / f"captioned-{split}.jsonl"):
         _require(entry, ("video", "caption"), where)
-        captions[Path(entry["video"]).name] = entry["caption"]
+        captions[_with_suffix(entry["video"], VIDEO_SUFFIX)] = entry["caption"]
     depths = read_near_depths(root / "PanFlow" / f"near_plane_depth-{split}.jsonl")
     cameras = []
     for meta in metas:
         content = read_json(meta)
         for match_index, match in enumerate(content if isinstance(content, list) else [content]):
-            _require(match, ("videos",), f"{meta}, match {match_index}")
-            for video_index, entry in enumerate(match["videos"]):
+            videos = match.get("videos", []) if isinstance(match, dict) else None
+            if not isinstance(videos, list):
+                raise ValueError(f"{meta}, match {match_index}: expected an object whose videos, if any, are a list")
+            for video_index, entry in enumerate(videos):
                 where = f"{meta}, match {match_index}, video {video_index}"
                 _require(entry, ("video", "pose", "x_fov", "xi"), where)
-                video = folder / f"videos-{split}" / Path(entry["video"]).name
+                video = folder / f"videos-{split}" / _with_suffix(entry["video"], VIDEO_SUFFIX)
                 if video.name not in captions:
                     continue
-                pose = _find_pose(entry["pose"], [folder / f"pose-{split}", folder, root], where)
+                written = str(Path(entry["pose"]).parent / _with_suffix(entry["pose"], POSE_SUFFIX))
+                pose = _find_pose(written, [folder / f"pose-{split}", folder, root], where)
                 depth = depths.get(clip_of_pose_file(pose))
                 scale = None if depth is None else 1 / depth
                 cameras.append(CaptionedCamera(captions[video.name], pose, _lens(entry, where), scale, video))
@@ -144,6 +205,12 @@ def _lens(entry: dict[str, Any], where: str) -> UCM:
         raise ValueError(f"{where}: {error}") from None
 
 
+def _with_suffix(written: str, suffix: str) -> str:
+    """The name of a file that may be written without its suffix; "xi2.00" does not end in one."""
+    name = Path(written).name
+    return name if name.endswith(suffix) else name + suffix
+
+
 def _find_pose(written: str, folders: Sequence[Path], where: str) -> Path:
     name = Path(written).name
     candidates = [written, name] if not Path(written).is_absolute() else [name]
@@ -151,7 +218,18 @@ def _find_pose(written: str, folders: Sequence[Path], where: str) -> Path:
         for candidate in candidates:
             if (pose := inside(folder, candidate, where)).is_file():
                 return pose
-    raise ValueError(f"{where}: pose file {written} is in none of {', '.join(str(folder) for folder in folders)}")
+    raise ValueError(f"{where}: pose file {written} is in none of {_listed(folders)}")
+
+
+def _found_below(folders: Sequence[Path], pattern: str) -> list[Path]:
+    """Files of a name in the first folder that has any: in it, one below, or in `data` as in the released checkout."""
+    places = ("", "*/", "data/*/", "data/*/*/")
+    found = ([file for place in places for file in sorted(folder.glob(place + pattern))] for folder in folders)
+    return next(filter(None, found), [])
+
+
+def _listed(folders: Sequence[Path]) -> str:
+    return ", ".join(str(folder) for folder in folders)
 
 
 def _require(entry: Any, keys: Sequence[str], where: str) -> None:

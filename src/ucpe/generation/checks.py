@@ -1,0 +1,138 @@
+"""What can be said of a video before a weight is loaded: what is impossible, and what the model was not trained on."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ucpe.generation.defaults import Defaults
+from ucpe.generation.loading import find_adapter, find_model, pipeline_family
+from ucpe.generation.pipeline import check_frames
+from ucpe.generation.vocabulary import Vocabulary
+from ucpe.reading import open_image, read_json_object
+from ucpe.trajectories import Trajectory
+
+if TYPE_CHECKING:
+    from ucpe.generation.requests import Request
+
+SLACK = 1.001
+"""A limit is passed beyond this many times it: paths carry rounding."""
+
+
+@dataclass(frozen=True)
+class ModelFacts:
+    """What a model's folder says of it without its weights; of a model that is not on this disk, what Wan is."""
+
+    defaults: Defaults = field(default_factory=Defaults)
+    temporal_stride: int = 4
+    """Video frames per latent frame, after the first."""
+    token: tuple[int, int] = (16, 16)
+    """Rows and columns of pixels in a token."""
+    first_frame: str = "may"
+    """Whether a first frame "may", "must" or "cannot" be given."""
+    vocabulary: Vocabulary | None = None
+
+
+def read_facts(model: str | Path | None, adapter: str | Path | None) -> ModelFacts:
+    """The facts of a model and its adapter, from the small files beside their weights."""
+    folder = Path(find_model(model))
+    family = pipeline_family(folder)
+    found = find_adapter(folder, adapter)
+    if str(found).endswith(".bin") and not Path(str(found)).is_file():
+        raise ValueError(f"no adapter file {found}")
+    config = {} if found is None else _json(Path(found) / "config.json")
+    _, rows, columns = config.get("patch_size", (1, 2, 2))
+    stride = config.get("spatial_stride", 8)
+    return ModelFacts(
+        defaults=Defaults.load(folder, family.defaults),
+        temporal_stride=config.get("temporal_stride", 4),
+        token=(stride * rows, stride * columns),
+        first_frame=_first_frame(_json(folder / "model_index.json")),
+        vocabulary=Vocabulary.of_file(folder / "tokenizer" / "tokenizer.json"),
+    )
+
+
+def check_request(request: Request, facts: ModelFacts) -> list[str]:
+    """Notes on a video that goes beyond what the model was trained on; ValueError for one that cannot be made."""
+    request = request.with_defaults(facts.defaults)
+    for name, value, low, high in (
+        ("steps", request.steps, 1, 10_000),
+        ("seed", request.seed, 0, 2**63 - 1),
+        ("guidance", request.guidance, 0, 1000),
+    ):
+        if value is None or not (np.isfinite(value) and low <= value <= high):
+            raise ValueError(f"--{name} must be between {low} and {high}, got {value}")
+    for name, size, token in zip(("height", "width"), (request.height, request.width), facts.token):
+        assert size is not None
+        if size < token or size % token:
+            near = max(token, round(size / token) * token)
+            raise ValueError(f"--{name} must be a multiple of {token} pixels, a token's size, got {size}: use {near}")
+    check_frames(len(request.camera), facts.temporal_stride, "pass --frames {lower} or {upper}")
+    _check_image(request.image, facts.first_frame)
+    words = [] if facts.vocabulary is None else facts.vocabulary.notes(request.prompt, facts.defaults.text_tokens)
+    assert request.height is not None and request.width is not None
+    return [*words, *beyond_limits(request.camera, facts.defaults, request.height, request.width)]
+
+
+def beyond_limits(camera: Trajectory, defaults: Defaults, height: int, width: int) -> list[str]:
+    """Where a camera goes beyond what a model was trained on, each naming the limit."""
+    limits, first = defaults.limits, camera[0]
+    moved = (camera.positions - first.positions).norm(dim=-1)
+    xfov = np.atleast_1d(camera.lens.xfov(height, width).double().cpu().numpy())
+    notes = []
+    for what, value, limit, unit in (
+        ("the first camera's pitch is", abs(float(first.angles.pitch)), limits.pitch, "degrees"),
+        ("the first camera's roll is", abs(float(first.angles.roll)), limits.roll, "degrees"),
+        ("the camera turns by", camera.maximum_rotation(), limits.turn, "degrees"),
+        ("the camera moves by", float(moved.max()), limits.travel, "near-plane depths"),
+        ("the field of view is", xfov.max(), limits.max_xfov, "degrees"),
+    ):
+        if limit is not None and value > limit * SLACK:
+            notes.append(f"{what} {value:.3g} {unit}, and the model was trained up to {limit:g}")
+    if limits.min_xfov is not None and xfov.min() * SLACK < limits.min_xfov:
+        notes.append(
+            f"the field of view is {xfov.min():.3g} degrees, and the model was trained from {limits.min_xfov:g} on"
+        )
+    return notes
+
+
+def check_output(path: Path, folder: bool = False) -> None:
+    """ValueError unless a video (or a folder of videos) can be written to a path."""
+    if folder:
+        if path.exists() and not path.is_dir():
+            raise ValueError(f"{path} is a file: name a folder (-o) for the videos of a list")
+    elif path.is_dir():
+        raise ValueError(f"{path} is a folder: name a file, such as {path / 'video.mp4'}")
+    elif path.suffix.lower() != ".mp4":
+        raise ValueError(f"{path}: videos are written as .mp4, such as {path.with_suffix('.mp4')}")
+    for parent in path.absolute().parents if not folder else (path.absolute(), *path.absolute().parents):
+        if parent.exists():
+            if not parent.is_dir():
+                raise ValueError(f"{path} cannot be written: {parent} is a file")
+            if not os.access(parent, os.W_OK | os.X_OK):
+                raise ValueError(f"{path} cannot be written: no permission in {parent}")
+            return
+
+
+def _check_image(image: Path | None, first_frame: str) -> None:
+    if image is None:
+        if first_frame == "must":
+            raise ValueError("the model needs a first frame: --image FILE")
+        return
+    if first_frame == "cannot":
+        raise ValueError("the model makes video from text alone: leave --image out")
+    open_image(image)
+
+
+def _first_frame(index: dict[str, Any]) -> str:
+    if not index or index.get("expand_timesteps"):
+        return "may"
+    return "must" if "ImageToVideo" in index.get("_class_name", "") else "cannot"
+
+
+def _json(path: Path) -> dict[str, Any]:
+    return read_json_object(path) if path.is_file() else {}

@@ -1,0 +1,247 @@
+"""How a model runs on this machine and how it samples: device, precision, memory, attention, LoRAs, scheduler."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from diffusers import FlowMatchEulerDiscreteScheduler
+
+if TYPE_CHECKING:
+    from ucpe.generation.defaults import Defaults
+    from ucpe.generation.pipeline import CameraPipeline
+
+DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32}
+"""Precisions by name."""
+
+OFFLOADS = ("none", "model", "group", "sequential")
+"""What waits in main memory while it is not used: nothing, whole models, groups of layers, single layers."""
+
+SCHEDULERS = ("euler", "unipc", "dpm++")
+"""Samplers by name."""
+
+FULL_PRECISION = ("vae", "image_encoder")
+"""Parts that diffusers advises to keep in float32 for Wan."""
+
+
+@dataclass(frozen=True)
+class Setup:
+    """How a model runs and samples; None leaves a choice to the machine, or to the model."""
+
+    device: str | None = None
+    dtype: str | None = None
+    """Of transformer, text encoder and adapter, one of `DTYPES`."""
+    offload: str = "none"
+    tiling: bool = False
+    """Let the autoencoder work on tiles, in less memory."""
+    attention: str | None = None
+    """Backend of diffusers' attention dispatcher."""
+    compile: bool = False
+    lora: tuple[str, ...] = ()
+    """Each a file, folder or hub id, with `:WEIGHT` after it."""
+    scheduler: str | None = None
+    shift: float | None = None
+
+    def resolved(self, defaults: Defaults) -> Setup:
+        """This setup on this machine with a model's defaults; ValueError for what is not possible."""
+        device = self.device or best_device()
+        check_device(device)
+        dtype = self.dtype or ("fp32" if device == "cpu" else "bf16")
+        scheduler, shift = self.scheduler or defaults.scheduler, self.shift
+        if shift is None and (self.scheduler is None or self.scheduler == defaults.scheduler):
+            shift = defaults.shift
+        setup = replace(self, device=device, dtype=dtype, scheduler=scheduler, shift=shift, lora=tuple(self.lora))
+        setup._check()
+        return setup
+
+    def _check(self) -> None:
+        for name, value, known in (
+            ("dtype", self.dtype, DTYPES),
+            ("offload", self.offload, OFFLOADS),
+            ("scheduler", self.scheduler, (None, *SCHEDULERS)),
+        ):
+            if value not in known:
+                raise ValueError(f"--{name} must be one of {', '.join(filter(None, known))}, got {value!r}")
+        if self.offload != "none" and self.device == "cpu":
+            raise ValueError(f"--offload {self.offload} moves weights between a GPU and the CPU, and the device is cpu")
+        if self.shift is not None and not (np.isfinite(self.shift) and self.shift > 0):
+            raise ValueError(f"--shift must be a positive number, got {self.shift:g}")
+        for lora in self.lora:
+            check_lora(lora)
+        if self.attention is not None:
+            check_attention(self.attention)
+
+    @classmethod
+    def from_dict(cls, values: dict[str, Any]) -> Setup:
+        """The setup of plain values."""
+        unknown = set(values) - {field.name for field in fields(cls)}
+        if unknown:
+            raise ValueError(f"unknown {', '.join(sorted(unknown))} in the setup")
+        return cls(**{**values, "lora": tuple(values.get("lora", ()))})
+
+
+class EvenEuler(FlowMatchEulerDiscreteScheduler):  # type: ignore[misc]
+    """Euler steps over evenly spaced noise levels, then shifted, as the released code samples."""
+
+    def set_timesteps(self, num_inference_steps: int | None = None, device: Any = None, sigmas: Any = None) -> None:
+        """Noise levels from 1 down to the last above 0."""
+        if sigmas is None:
+            assert num_inference_steps is not None
+            sigmas = np.linspace(1.0, 0.0, num_inference_steps + 1)[:-1]
+        super().set_timesteps(sigmas=sigmas, device=device)  # type: ignore[misc]
+
+
+def load_pipeline(model: str | None, adapter: str | None, setup: Setup) -> CameraPipeline:
+    """A model with its adapter, set up; the setup must be a resolved one."""
+    from ucpe.generation.pipeline import CameraPipeline
+
+    dtype = DTYPES[setup.dtype or "fp32"]
+    precisions: Any = {"default": dtype, **dict.fromkeys(FULL_PRECISION, torch.float32)}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)  # `torch_dtype` is known to every version of diffusers
+        pipe = CameraPipeline.from_pretrained(model, adapter, torch_dtype=precisions)
+    apply(pipe, setup)
+    return pipe
+
+
+def apply(pipe: CameraPipeline, setup: Setup) -> None:
+    """Set a loaded pipeline up: its weights keep their precision, its adapters take that of the setup."""
+    device = torch.device(setup.device or "cpu")
+    if setup.scheduler is not None or setup.shift is not None:
+        pipe.scheduler = make_scheduler(pipe.scheduler, setup.scheduler, setup.shift)
+    if setup.lora:
+        load_loras(pipe, setup.lora)
+    if setup.tiling:
+        pipe.vae.enable_tiling()
+    if setup.offload == "model":
+        pipe.enable_model_cpu_offload(device=device)
+    elif setup.offload == "sequential":
+        pipe.enable_sequential_cpu_offload(device=device)
+    elif setup.offload == "group":
+        pipe.enable_group_offload(onload_device=device, offload_type="leaf_level", use_stream=device.type == "cuda")
+    else:
+        pipe.pipe.to(device)
+    for adapter in pipe.adapters:
+        adapter.to(device=device, dtype=DTYPES[setup.dtype or "fp32"])  # type: ignore[call-arg]
+    for denoiser in pipe.family.denoisers(pipe.pipe):
+        if setup.attention is not None:
+            denoiser.set_attention_backend(setup.attention)
+        if setup.compile:
+            denoiser.compile_repeated_blocks()
+
+
+def make_scheduler(current: Any, name: str | None, shift: float | None) -> Any:
+    """The sampler of a name, or the current one, with a shift, or the current one's."""
+    from diffusers import DPMSolverMultistepScheduler, UniPCMultistepScheduler
+
+    config = current.config
+    key = "flow_shift" if "flow_shift" in config else "shift"
+    shift = float(config.get(key, 1.0)) if shift is None else shift
+    if name is None:
+        if key not in config:
+            raise ValueError(f"the model's {type(current).__name__} has no shift: choose a --scheduler as well")
+        return type(current).from_config(config, **{key: shift})
+    if name == "euler":
+        return EvenEuler(shift=shift)
+    kind = UniPCMultistepScheduler if name == "unipc" else DPMSolverMultistepScheduler
+    return kind(prediction_type="flow_prediction", use_flow_sigmas=True, flow_shift=shift)
+
+
+def load_loras(pipe: CameraPipeline, loras: tuple[str, ...]) -> None:
+    """Put LoRAs into the transformers of a pipeline, each at its weight."""
+    names, weights = [], []
+    for index, lora in enumerate(loras):
+        source, weight = split_lora(lora)
+        path, file = Path(source), None
+        if path.is_file():
+            source, file = str(path.parent), path.name
+        elif not path.exists() and source.endswith(".safetensors"):
+            owner, name, file = source.split("/", 2)
+            source = f"{owner}/{name}"
+        try:
+            pipe.load_lora_weights(source, weight_name=file, adapter_name=f"lora_{index}")
+        except Exception as error:
+            raise ValueError(f"--lora {lora}: {str(error).strip().splitlines()[0]}") from None
+        names.append(f"lora_{index}")
+        weights.append(weight)
+    pipe.set_adapters(names, weights)
+
+
+def split_lora(text: str) -> tuple[str, float]:
+    """Where a LoRA is and its weight: FILE_OR_ID[:WEIGHT].
+
+    >>> split_lora("owner/fast-lora:0.8"), split_lora("fast.safetensors")
+    (('owner/fast-lora', 0.8), ('fast.safetensors', 1.0))
+    """
+    source, colon, weight = text.rpartition(":")
+    if not colon or "/" in weight or "\\" in weight:
+        return text, 1.0
+    try:
+        return source, float(weight)
+    except ValueError:
+        raise ValueError(f"--lora {text}: the weight after the colon must be a number, got {weight!r}") from None
+
+
+def check_lora(text: str) -> None:
+    """ValueError unless a LoRA is a file, a folder or may be a hub id, and peft is there to load it."""
+    from importlib.util import find_spec
+
+    source, weight = split_lora(text)
+    if not np.isfinite(weight):
+        raise ValueError(f"--lora {text}: the weight must be a finite number")
+    path = Path(source)
+    if path.is_file() and path.suffix != ".safetensors":
+        raise ValueError(f"--lora {source}: expected a .safetensors file")
+    parts = source.split("/")
+    hub_id = len(parts) >= 2 and all(parts) and parts[0] not in (".", "..", "~")
+    if not source or not (path.exists() or hub_id):
+        raise ValueError(f"--lora {source}: no such file, and no hub id (OWNER/NAME or OWNER/NAME/FILE.safetensors)")
+    if find_spec("peft") is None:
+        raise ValueError("--lora needs the package peft: pip install peft")
+
+
+def check_attention(name: str) -> None:
+    """ValueError unless diffusers' attention dispatcher has that backend here; tried on a model without layers."""
+    from diffusers import ModelMixin
+    from diffusers.models.attention_dispatch import AttentionBackendName
+
+    known = [backend.value for backend in AttentionBackendName if not backend.value.startswith("_")]
+    if name not in {backend.value for backend in AttentionBackendName}:
+        raise ValueError(f"--attention must be one of {', '.join(known)}, got {name!r}")
+    try:
+        ModelMixin().set_attention_backend(name)  # type: ignore[attr-defined]
+    except (RuntimeError, ImportError, ValueError, OSError) as error:
+        raise ValueError(f"--attention {name}: {str(error).strip().splitlines()[0]}") from None
+
+
+def best_device() -> str:
+    """The device to run on: the GPU if there is one."""
+    if torch.cuda.is_available():
+        return "cuda"
+    return "mps" if torch.backends.mps.is_available() else "cpu"
+
+
+def check_device(name: str) -> None:
+    """ValueError unless torch can put something on that device."""
+    try:
+        if torch.zeros(1, device=name).is_meta:
+            raise RuntimeError("nothing is computed there")
+    except (RuntimeError, AssertionError, NotImplementedError) as error:
+        raise ValueError(
+            f"--device {name} cannot be used here, {best_device()} can ({str(error).strip().splitlines()[0]})"
+        ) from None
+
+
+def peak_memory(device: str) -> int:
+    """Maximum number of bytes held so far, of the GPU or of this process."""
+    if torch.device(device).type == "cuda":
+        return torch.cuda.max_memory_allocated(device)
+    import resource
+    import sys
+
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else peak * 1024
