@@ -28,10 +28,10 @@ class ModelFacts:
     """What a model's folder says of it without its weights; of a model that is not on this disk, what Wan is."""
 
     defaults: Defaults = field(default_factory=Defaults)
-    temporal_stride: int = 4
-    """Video frames per latent frame, after the first."""
-    token: tuple[int, int] = (16, 16)
-    """Rows and columns of pixels in a token."""
+    temporal_stride: int | None = 4
+    """Video frames per latent frame, after the first; None if only the weights tell."""
+    token: tuple[int, int] | None = (16, 16)
+    """Rows and columns of pixels in a token; None if only the weights tell."""
     first_frame: str = "may"
     """Whether a first frame "may", "must" or "cannot" be given."""
     vocabulary: Vocabulary | None = None
@@ -47,10 +47,11 @@ def read_facts(model: str | Path | None, adapter: str | Path | None) -> ModelFac
     config = {} if found is None else _json(Path(found) / "config.json")
     _, rows, columns = config.get("patch_size", (1, 2, 2))
     stride = config.get("spatial_stride", 8)
+    token = (stride * rows, stride * columns)
     return ModelFacts(
         defaults=Defaults.load(folder, family.defaults),
-        temporal_stride=config.get("temporal_stride", 4),
-        token=(stride * rows, stride * columns),
+        temporal_stride=None if found is None else config.get("temporal_stride", 4),
+        token=None if found is None else token,
         first_frame=_first_frame(_json(folder / "model_index.json")),
         vocabulary=Vocabulary.of_file(folder / "tokenizer" / "tokenizer.json"),
     )
@@ -66,15 +67,15 @@ def check_request(request: Request, facts: ModelFacts) -> list[str]:
     ):
         if value is None or not (np.isfinite(value) and low <= value <= high):
             raise ValueError(f"--{name} must be between {low} and {high}, got {value}")
-    for name, size, token in zip(("height", "width"), (request.height, request.width), facts.token):
-        assert size is not None
+    assert request.height is not None and request.width is not None
+    for name, size, token in zip(("height", "width"), (request.height, request.width), facts.token or (2, 2)):
         if size < token or size % token:
             near = max(token, round(size / token) * token)
             raise ValueError(f"--{name} must be a multiple of {token} pixels, a token's size, got {size}: use {near}")
-    check_frames(len(request.camera), facts.temporal_stride, "pass --frames {lower} or {upper}")
+    if facts.temporal_stride is not None:
+        check_frames(len(request.camera), facts.temporal_stride, "pass --frames {lower} or {upper}")
     _check_image(request.image, facts.first_frame)
     words = [] if facts.vocabulary is None else facts.vocabulary.notes(request.prompt, facts.defaults.text_tokens)
-    assert request.height is not None and request.width is not None
     return [*words, *beyond_limits(request.camera, facts.defaults, request.height, request.width)]
 
 
@@ -131,7 +132,8 @@ def _check_image(image: Path | None, first_frame: str) -> None:
 def _first_frame(index: dict[str, Any]) -> str:
     if not index or index.get("expand_timesteps"):
         return "may"
-    return "must" if "ImageToVideo" in index.get("_class_name", "") else "cannot"
+    kind = index.get("_class_name", "")
+    return "must" if "ImageToVideo" in kind or kind.startswith("SanaWM") else "cannot"
 
 
 def _json(path: Path) -> dict[str, Any]:
