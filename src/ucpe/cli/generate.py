@@ -195,6 +195,7 @@ def generate(videos: list[tuple[Request, Path]], preview: bool) -> None:
             for request, path in waiting:
                 if len(videos) > 1:
                     show("videos", done, len(videos))
+                show("denoising steps", 0, request.steps or 0)
                 started = time.monotonic()
                 written = make_video(pipe, request, path, preview=preview, on_step=partial(show, "denoising steps"))
                 done += 1
