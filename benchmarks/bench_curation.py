@@ -27,7 +27,8 @@ from ucpe.synthesis.curation import OverlayCheck, ProjectionCheck, QualityCheck,
 from ucpe.synthesis.curation.gravity import find_up
 from ucpe.synthesis.curation.poses import SphericalMapper, Track
 from ucpe.synthesis.curation.scale import DepthOptions, near_depth
-from ucpe.synthesis.curation.steps import Clip, Step, reduced
+from ucpe.synthesis.curation.steps import Clip, Step
+from ucpe.synthesis.layouts import reduced
 from ucpe.synthesis.worlds import World, near_plane_depth, render_clip
 from ucpe.trajectories import Trajectory, alignment_error, umeyama
 from ucpe.trajectories.rotations import rotation_from_angles
@@ -212,7 +213,7 @@ def spoil(
         boxed[:border], boxed[-border:] = 0, 0
         yield "projection", fault, np.moveaxis(boxed, 0, axis)
     shifted = np.roll(frames, int(generator.integers(1, 5)), axis=2)
-    for fault, axis in (("stereo, top-bottom", 1), ("stereo, left-right", 2)):
+    for fault, axis in (("stereo, top-bottom", 1), ("stereo, side-by-side", 2)):
         yield "projection", fault, resized(np.concatenate([frames, shifted], axis), height, width)
     rows = round(height * (90 - draw(50, 70)) / 180)
     yield "projection", "poles cut off", resized(frames[:, rows:-rows], height, width)

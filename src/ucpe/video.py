@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -24,6 +25,9 @@ REPEATABLE = "threads=1:mbtree=0"
 
 LIMITED, FULL = 1, 2
 """FFmpeg's numbers for 16..235 and 0..255 luma."""
+
+STAMPS = 300
+"""Time stamps from which the rate of a file without an index is taken."""
 
 
 class VideoError(ValueError):
@@ -54,7 +58,7 @@ class VideoInfo:
 
     height: int
     width: int
-    fps: float
+    fps: float  # from time stamps, whatever the header says
     frames: int  # as declared, or estimated from the duration where the container does not say
     duration: float  # seconds
     codec: str
@@ -89,7 +93,7 @@ def probe_video(path: str | Path) -> VideoInfo:
     with _open(path) as container:
         stream = container.streams.video[0]
         context = stream.codec_context
-        fps = float(stream.average_rate or stream.guessed_rate or 0)
+        fps = float(_rate(path, stream) or 0)
         if not context.width or not fps > 0:
             raise VideoError(f"{path}: no readable picture size or frame rate; is the file complete?")
         ticks = stream.duration * stream.time_base if stream.duration else Fraction(container.duration or 0, 1_000_000)
@@ -116,7 +120,7 @@ def read_video(
         stream = container.streams.video[0]
         stream.codec_context.thread_count = threads
         stream.thread_type = "SLICE" if threads == 1 else "AUTO"
-        rate = stream.average_rate or stream.guessed_rate
+        rate = _rate(path, stream)
         origin = (stream.start_time or 0) * stream.time_base
         if start and rate:
             target = origin + Fraction(start) / rate
@@ -132,7 +136,7 @@ def read_video(
                 index = 0 if index is None else index
                 if index >= start:
                     given += 1
-                    yield Frame(frame, index, index / float(rate) if time is None else time)
+                    yield Frame(frame, index, index / float(rate or 1) if time is None else time)
                 index += 1
         except (av.FFmpegError, OSError) as error:
             raise VideoError(f"{path}: damaged after frame {start + given}: {error}") from None
@@ -309,6 +313,38 @@ def _open(path: str | Path) -> Any:
         container.close()
         raise VideoError(f"{path}: has no video stream")
     return container
+
+
+def _indexed(stream: Any) -> list[int]:
+    """Time stamps, in the stream's ticks, of the frames in a container's index; none unless it lists every frame."""
+    entries = list(getattr(stream, "index_entries", ()))
+    return [entry.timestamp for entry in entries if not entry.is_discard] if len(entries) == stream.frames else []
+
+
+def _rate(path: str | Path, stream: Any) -> Fraction | None:
+    """Frames a second by time stamps: the declared rate that agrees with them best, or their mean if none does."""
+    declared = [rate for rate in (stream.average_rate, stream.guessed_rate) if rate]
+    stamps = _indexed(stream) or _first_stamps(path)
+    if len(stamps) < 2 or stamps[-1] <= stamps[0]:
+        return declared[0] if declared else None
+    span, gaps = (stamps[-1] - stamps[0]) * stream.time_base, len(stamps) - 1
+    best = min(declared, key=lambda rate: abs(rate * span - gaps), default=None)
+    return best if best is not None and abs(best * span - gaps) < 0.5 else gaps / span
+
+
+def _first_stamps(path: str | Path) -> list[int]:
+    """Time stamps, in the stream's ticks and in order, of the first frames of a video."""
+    import av
+
+    stamps = []
+    with _open(path) as container:
+        try:
+            for packet in itertools.islice(container.demux(container.streams.video[0]), STAMPS):
+                if packet.pts is not None:
+                    stamps.append(packet.pts)
+        except (av.FFmpegError, OSError):
+            pass
+    return sorted(stamps)
 
 
 def _view(plane: Any) -> np.ndarray:

@@ -15,6 +15,7 @@ import pytest
 from scipy.spatial.transform import Rotation
 
 from ucpe.lenses import Equirectangular
+from ucpe.synthesis import layouts
 from ucpe.synthesis.curation import (
     Reading,
     ScaleNormalization,
@@ -77,7 +78,7 @@ def test_stereo_in_both_layouts(scenes, footage_tools, tmp_path):
         assert verdict(footage_tools.stereo(frames), tmp_path) == "stereo, top-bottom"
         beside = np.concatenate([frames, np.roll(frames, 2, 2)], 2)
         beside = np.stack([cv2.resize(frame, (384, 192)) for frame in beside])
-        assert verdict(beside, tmp_path) == "stereo, left-right"
+        assert verdict(beside, tmp_path) == "stereo, side-by-side"
 
 
 @pytest.mark.parametrize("name", ["room", "desert", "parlour", "square", "hall", "plaza", "den"])
@@ -86,11 +87,11 @@ def test_missing_poles_and_flat_pictures(scenes, footage_tools, name):
     check = projection.ProjectionCheck()
 
     def poles(pictures: np.ndarray) -> float:
-        return float(np.median([projection.pole_ratios(frame) for frame in pictures], axis=0).max())
+        return float(np.median([layouts.pole_ratios(frame) for frame in pictures], axis=0).max())
 
     assert poles(frames) < check.largest_poles < poles(footage_tools.cropped(frames, 60))
-    seams = [projection.seam_ratio(frame) for frame in frames]
-    half = [projection.seam_ratio(np.ascontiguousarray(frame[:, 90:280])) for frame in frames]
+    seams = [layouts.seam(frame) for frame in frames]
+    half = [layouts.seam(np.ascontiguousarray(frame[:, 90:280])) for frame in frames]
     assert np.median(seams) < check.largest_seam < np.median(half)
 
 

@@ -3,6 +3,7 @@ import os
 import subprocess
 import sys
 import tracemalloc
+from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
@@ -203,3 +204,52 @@ def test_render_command_takes_the_lens_of_a_path_file(tmp_path, footage):
     shot = Shot(tmp_path / "own.mp4", lens, camera.rotations.numpy(), 64, 96, camera.fps)
     film(Footage(footage), [shot], range(10))
     np.testing.assert_array_equal(read_frames(tmp_path / "file.mp4"), read_frames(tmp_path / "own.mp4"))
+
+
+def test_render_command_writes_stills_and_refuses_other_suffixes(tmp_path, footage, capsys):
+    from ucpe.cli.render import main
+
+    size = ["--height", "64", "--width", "96"]
+    for yaw in (0, 90):
+        main([str(footage), "--yaw", str(yaw), "--start", "0.1", "-o", str(tmp_path / f"{yaw}.png"), *size])
+        picture = Panorama(read_frames(footage, 3, 1)[0])
+        turn = Trajectory.static(Pinhole(xfov=100), yaw=yaw).rotations[0]
+        expected = View(Pinhole(xfov=100), 64, 96).picture(picture, turn)
+        assert np.abs(Panorama.open(tmp_path / f"{yaw}.png").levels[0].astype(int) - expected).mean() < 2
+    for name in ("out.avi", "out"):
+        with pytest.raises(ValueError, match=r"videos are \.mp4"):
+            main([str(footage), "-o", str(tmp_path / name), *size])
+    with pytest.raises(ValueError, match="one picture"):
+        main([str(footage), "--frames", "3", "-o", str(tmp_path / "3.png"), *size])
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["0.png", "90.png"]
+
+
+def test_render_ends_where_damaged_footage_does(tmp_path, footage, capsys):
+    from ucpe.cli.render import main
+
+    whole = footage.read_bytes()
+    (tmp_path / "short.mp4").write_bytes(whole[: int(len(whole) * 0.8)])
+    main([str(tmp_path / "short.mp4"), "-o", str(tmp_path / "out.mp4"), "--height", "64", "--width", "96"])
+    written = len(read_frames(tmp_path / "out.mp4"))
+    assert 1 <= written < 10
+    assert f"{written} can be decoded" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("container", ["mkv", "mp4"])
+def test_rates_come_from_time_stamps(tmp_path, container):
+    """A container whose rate is that of ticks, not of frames."""
+    import av
+
+    path = tmp_path / f"clip.{container}"
+    with av.open(str(path), "w") as file:
+        stream = file.add_stream("libx264", rate=30)
+        stream.width, stream.height, stream.pix_fmt = 64, 32, "yuv420p"
+        for number in range(20):
+            frame = av.VideoFrame.from_ndarray(np.full((32, 64, 3), 10 * number, np.uint8), format="rgb24")
+            frame.pts, frame.time_base = 2 * number, Fraction(1, 30)
+            file.mux(stream.encode(frame))
+        file.mux(stream.encode(None))
+    assert probe_video(path).fps == pytest.approx(15, rel=1e-3)
+    part = list(read_video(path, start=7, frames=3))
+    assert [frame.index for frame in part] == [7, 8, 9]
+    assert [int(frame.rgb.mean()) for frame in part] == pytest.approx([70, 80, 90], abs=3)

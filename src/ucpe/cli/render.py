@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     import numpy as np
     from rich.progress import Progress
 
+    from ucpe.synthesis.footage import Footage
     from ucpe.trajectories import Trajectory
 
 
@@ -30,9 +32,13 @@ class Render:
     """360 degree video or image, or world:NUMBER."""
     camera: Annotated[CameraOptions, tyro.conf.arg(name="")] = field(default_factory=CameraOptions)
     output: Annotated[Path, tyro.conf.arg(aliases=["-o"])] = Path("out.mp4")
-    """Video to write; several lenses give out-LENS.mp4."""
-    projection: Literal["equirectangular", "eac"] = "equirectangular"
-    """How the panorama is laid out: 2:1, or the 3 x 2 equi-angular cubemap of YouTube."""
+    """Video (.mp4) to write, or a still (.png, .jpg, ...) of its first frame; several lenses give out-LENS.mp4."""
+    projection: Literal["equirectangular", "eac"] | None = None
+    """How it is laid out: with poles, or as the 3 x 2 equi-angular cubemap of YouTube. [default: by content]"""
+    stereo: Literal["mono", "top-bottom", "side-by-side"] | None = None
+    """How the panoramas of two eyes are laid out, of which the left is used. [default: by content]"""
+    yaw: float = 0.0
+    """Turn the whole move or path to the right by this many degrees; 0 looks at the middle of the panorama."""
     height: int = 480
     width: int = 832
     frames: int | None = None
@@ -53,29 +59,81 @@ class Render:
 def main(arguments: Sequence[str]) -> None:
     """Parse the command line and render."""
     options = tyro.cli(Render, args=arguments, prog="ucpe render")
+    from rich.console import Console
     from rich.progress import MofNCompleteColumn, Progress, TimeRemainingColumn
 
+    from ucpe.synthesis.footage import IMAGE_SUFFIXES
+
+    still = options.output.suffix.lower() in IMAGE_SUFFIXES
+    if not still and options.output.suffix.lower() != ".mp4":
+        raise ValueError(f"cannot write {options.output}: videos are .mp4, stills {', '.join(IMAGE_SUFFIXES)}")
+    if still and options.frames not in (None, 1):
+        raise ValueError(f"{options.output} is one picture; {options.frames} frames make a video: -o NAME.mp4")
     names = [name.strip() for name in options.camera.lens.split(",")] if options.camera.lens else [""]
     stems = [f"{options.output.stem}-{lens_label(name)}" if len(names) > 1 else options.output.stem for name in names]
-    paths = [options.output.with_name(f"{stem}.mp4") for stem in stems]
+    paths = [options.output.with_name(f"{stem}{options.output.suffix}") for stem in stems]
     if len(set(paths)) < len(paths):
         raise ValueError(f"lenses must have different names to be written beside each other, got {', '.join(names)}")
 
     def cameras(frames: int, fps: float) -> list[Trajectory]:
         size = options.height, options.width
-        return [replace(options.camera, lens=name or None).make_trajectory(frames, fps, *size) for name in names]
+        given = [replace(options.camera, lens=name or None).make_trajectory(frames, fps, *size) for name in names]
+        return [_turned(camera, options.yaw) for camera in given]
 
-    with Progress(*Progress.get_default_columns()[:2], MofNCompleteColumn(), TimeRemainingColumn()) as bar:
+    if still:
+        _take_stills(options, paths, cameras)
+        return
+    columns = (*Progress.get_default_columns()[:2], MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True)) as bar:
         film = _film_world if options.panorama.startswith("world:") else _film_footage
         frames, fps = film(options, paths, cameras, bar)
     for path in paths:
         print(f"{path}  {frames} frames of {options.height} x {options.width} at {fps:g} fps")
 
 
-def _film_footage(options: Render, paths: list[Path], cameras: Any, bar: Progress) -> tuple[int, float]:
-    from ucpe.synthesis.footage import Footage, Shot, film
+def _turned(camera: Trajectory, yaw: float) -> Trajectory:
+    from ucpe.trajectories import Trajectory
 
-    footage = Footage(options.panorama, options.projection)
+    turn = Trajectory.static(camera.lens, yaw=yaw, frames=1).rotations[0]
+    return camera.transformed(turn) if yaw else camera
+
+
+def _open_footage(options: Render) -> Footage:
+    from ucpe.synthesis.footage import Footage
+
+    footage = Footage(options.panorama, options.projection, options.stereo)
+    for note in footage.notes:
+        _note(options, note)
+    return footage
+
+
+def _note(options: Render, text: str) -> None:
+    print(f"note: {Path(options.panorama).name}: {text}", file=sys.stderr)
+
+
+def _take_stills(options: Render, paths: list[Path], cameras: Any) -> None:
+    from PIL import Image
+
+    from ucpe.files import atomic_file
+    from ucpe.synthesis.scenes import PanoramaScene, open_scene, pictures
+
+    if options.panorama.startswith("world:"):
+        scene = open_scene(options.panorama)
+    else:
+        footage = _open_footage(options)
+        footage.frame_numbers(1, options.fps, options.start)
+        scene = PanoramaScene(footage, interpolation=options.interpolation, antialias=options.antialias)
+    for path, camera in zip(paths, cameras(1, options.fps or 16.0)):
+        picture = next(pictures(scene, camera, options.height, options.width, start=options.start))
+        with atomic_file(path) as temporary:
+            Image.fromarray(picture).save(temporary, Image.registered_extensions()[path.suffix.lower()])
+        print(f"{path}  {options.height} x {options.width}, at second {options.start:g}")
+
+
+def _film_footage(options: Render, paths: list[Path], cameras: Any, bar: Progress) -> tuple[int, float]:
+    from ucpe.synthesis.footage import Shot, film
+
+    footage = _open_footage(options)
     numbers = footage.frame_numbers(options.frames, options.fps, options.start)
     fps = footage.info.fps if options.fps is None else options.fps
     shots = [
@@ -83,7 +141,7 @@ def _film_footage(options: Render, paths: list[Path], cameras: Any, bar: Progres
         for path, camera in zip(paths, cameras(len(numbers), fps))
     ]
     task = bar.add_task(Path(options.panorama).name, total=len(numbers))
-    film(
+    written = film(
         footage,
         shots,
         numbers,
@@ -91,9 +149,13 @@ def _film_footage(options: Render, paths: list[Path], cameras: Any, bar: Progres
         antialias=options.antialias,
         crf=options.crf,
         threads=options.threads,
+        to_the_end=True,
         progress=lambda: bar.advance(task),
     )
-    return len(numbers), fps
+    frames = written[0].frames
+    if frames < len(numbers):
+        _note(options, f"cannot be decoded from frame {numbers[frames]} on: the video ends there")
+    return frames, fps
 
 
 def _film_world(options: Render, paths: list[Path], cameras: Any, bar: Progress) -> tuple[int, float]:

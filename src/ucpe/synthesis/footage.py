@@ -5,14 +5,17 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from ucpe.lenses import Lens
+from ucpe.reading import open_image
+from ucpe.synthesis.layouts import Layout, Stereo, left_eye, recognize_layout
 from ucpe.synthesis.panoramas import Interpolation, Panorama, Projection, View
 from ucpe.video import (
     BT709,
@@ -32,17 +35,58 @@ STILL_FPS, STILL_FRAMES = 16.0, 81
 """Frame rate and length of an image that stands still."""
 
 
-class Footage:
-    """A panorama over time: a video file, or an image of which every frame is the same."""
+LOOKS = (0.1, 0.5, 0.9)
+"""Parts of a video's length at which its layout is looked at."""
 
-    def __init__(self, path: str | Path, projection: Projection = "equirectangular"):
-        self.path, self.projection = Path(path), projection
+
+class Footage:
+    """A panorama over time: a video file, or an image of which every frame is the same.
+
+    What is not said about its layout is recognised by its content; `layout.note` says what was guessed.
+    """
+
+    def __init__(self, path: str | Path, projection: Projection | None = None, stereo: Stereo | None = None):
+        self.path = Path(path)
         self.still = self.path.suffix.lower() in IMAGE_SUFFIXES
         if self.still:
-            height, width = Panorama.open(path, projection).levels[0].shape[:2]
+            height, width = np.asarray(open_image(path)).shape[:2]
             self.info = VideoInfo(height, width, STILL_FPS, 1, 0.0, "image", Colors())
         else:
             self.info = probe_video(path)
+        if projection is not None and stereo is not None:
+            self.layout = Layout(projection, stereo)
+            return
+        try:
+            self.layout = recognize_layout(self._looks(), projection, stereo)
+        except ValueError as error:
+            raise ValueError(f"{path}: {error}") from None
+
+    @cached_property
+    def frames(self) -> int:
+        """How many frames can be decoded; a header may promise more."""
+        if self.still:
+            return 1
+        back, found = 2, 0
+        while not found:
+            first = max(self.info.frames - back, 0)
+            try:
+                for frame in read_video(self.path, start=first):
+                    found = round(frame.time * self.info.fps) + 1
+            except VideoError:
+                if not found and not first:
+                    raise
+            if not found and not first:
+                raise VideoError(f"{self.path}: no frame of it can be decoded; is the file complete?")
+            back *= 4
+        return found
+
+    @property
+    def notes(self) -> list[str]:
+        """What a user should know: what was guessed, and frames that are missing."""
+        notes = [self.layout.note] if self.layout.note else []
+        if self.frames < self.info.frames and not self.still:
+            notes.append(f"its header says {self.info.frames} frames, {self.frames} can be decoded: it ends there")
+        return notes
 
     def frame_numbers(self, frames: int | None = None, fps: float | None = None, start: float = 0.0) -> list[int]:
         """Which frames to show for `frames` at `fps` from `start` seconds on; by default all, at the footage's rate."""
@@ -50,15 +94,16 @@ class Footage:
         if not rate > 0 or (frames is not None and frames < 1):
             raise ValueError(f"{self.path}: fps must be above 0 and frames at least 1, got {rate:g} and {frames}")
         first = round(start * self.info.fps)
-        if start < 0 or (not self.still and first >= self.info.frames):
-            raise ValueError(f"{self.path}: start must be within its {self.info.duration:.2f} seconds, got {start:g}")
-        left = (self.info.frames - first) / self.info.fps
+        if start < 0 or (not self.still and first >= self.frames):
+            seconds = self.frames / self.info.fps
+            raise ValueError(f"{self.path}: start must be within its {seconds:.2f} seconds, got {start:g}")
+        left = (self.frames - first) / self.info.fps
         count = (STILL_FRAMES if self.still else max(int(left * rate + 1e-6), 1)) if frames is None else frames
         numbers = [0 if self.still else first + int(step * self.info.fps / rate + 1e-6) for step in range(count)]
-        if not self.still and numbers[-1] >= self.info.frames:
+        if not self.still and numbers[-1] >= self.frames:
             raise ValueError(
                 f"{self.path}: {count} frames at {rate:g} fps from second {start:g} need frame {numbers[-1]}, and it "
-                f"has {self.info.frames}; ask for fewer frames or a higher fps"
+                f"has {self.frames}; ask for fewer frames or a higher fps"
             )
         return numbers
 
@@ -71,16 +116,17 @@ class Footage:
         if not numbers or numbers[0] < 0 or any(later < earlier for earlier, later in itertools.pairwise(numbers)):
             raise ValueError(f"{self.path}: frame numbers must be given, not negative and in order, got {numbers[:9]}")
         if self.still:
-            planes = self._panoramas(_still_planes(Panorama.open(self.path, self.projection).levels[0]))
+            planes = self._panoramas(_still_planes(np.asarray(open_image(self.path))))
             for _ in numbers:
                 yield planes
             return
         place = 0
         for frame in read_video(self.path, start=numbers[0], threads=threads):
-            if frame.index < numbers[place]:
+            number = round(frame.time * self.info.fps)
+            if number < numbers[place]:
                 continue
             planes = self._panoramas(frame.planes)
-            while place < len(numbers) and numbers[place] <= frame.index:
+            while place < len(numbers) and numbers[place] <= number:
                 yield planes
                 place += 1
             if place == len(numbers):
@@ -88,8 +134,26 @@ class Footage:
         raise VideoError(f"{self.path}: ends before frame {numbers[place]}, which is needed; is the file complete?")
 
     def _panoramas(self, planes: Planes) -> tuple[Panorama, Panorama, Panorama, bool]:
-        luma, blue, red = (Panorama(plane, self.projection) for plane in planes[:3])
+        projection, stereo = self.layout.projection, self.layout.stereo
+        luma, blue, red = (Panorama(left_eye(plane, stereo), projection) for plane in planes[:3])
         return luma, blue, red, planes.full_range
+
+    def _looks(self) -> list[np.ndarray]:
+        """A few frames (H, W, 3)."""
+        if self.still:
+            return [np.asarray(open_image(self.path))]
+        numbers = [int(part * self.info.frames) for part in LOOKS]
+        looks = [picture for number in numbers if (picture := self._frame(number)) is not None]
+        if not looks:
+            raise VideoError("none of its frames can be decoded; is the file complete?")
+        return looks
+
+    def _frame(self, number: int) -> np.ndarray | None:
+        """A frame (H, W, 3) of the file as it is, or None if it cannot be decoded."""
+        try:
+            return next((frame.rgb for frame in read_video(self.path, start=number, frames=1)), None)
+        except VideoError:
+            return None
 
 
 @dataclass
@@ -114,11 +178,13 @@ def film(
     crf: float = 17,
     preset: str = "medium",
     threads: int = 1,
+    to_the_end: bool = False,
     progress: Callable[[], None] | None = None,
 ) -> list[VideoInfo]:
     """Write every shot in one pass over the footage, which is decoded once; `progress` is called after each frame.
 
-    Works on the footage's own 4:2:0 planes. No file appears unless all are complete.
+    Works on the footage's own 4:2:0 planes. No file appears unless all are complete; with `to_the_end`, shots of
+    footage that is damaged somewhere are complete there.
     """
     for shot in shots:
         if np.shape(shot.rotations) != (len(indices), 3, 3):
@@ -143,7 +209,8 @@ def film(
                         crf=crf, preset=preset, colors=footage.info.colors,
                     )
                 )  # fmt: skip
-            for number, (*panorama, full_range) in enumerate(footage.planes(indices, threads)):
+            frames = footage.planes(indices, threads)
+            for number, (*panorama, full_range) in enumerate(_to_the_end(frames) if to_the_end else frames):
 
                 def expose(place: int, number: int = number, panorama: Any = panorama, full: bool = full_range) -> None:
                     shot = shots[place]
@@ -159,6 +226,13 @@ def film(
             for writer in writers:
                 writer.abandon()
             raise
+
+
+def _to_the_end(frames: Iterator[Any]) -> Iterator[Any]:
+    """Frames until they can no longer be decoded; VideoError if that is the first."""
+    yield next(frames)
+    with suppress(VideoError):
+        yield from frames
 
 
 def _still_planes(picture: np.ndarray) -> Planes:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any, Protocol
 
 import numpy as np
@@ -11,7 +12,7 @@ import torch
 
 from ucpe.lenses import Lens
 from ucpe.synthesis.footage import Footage
-from ucpe.synthesis.panoramas import Panorama, Projection, View
+from ucpe.synthesis.panoramas import Interpolation, Panorama, Projection, View
 from ucpe.synthesis.worlds import World, WorldView
 from ucpe.trajectories import Trajectory
 from ucpe.video import planes_to_rgb
@@ -40,7 +41,7 @@ class Scene(Protocol):
         """What a lens sees at a pose (4, 4) in near-plane depths, (height, width, 3) uint8; `fast` may alias."""
 
 
-def open_scene(name: str, projection: Projection = "equirectangular") -> Scene:
+def open_scene(name: str, projection: Projection | None = None) -> Scene:
     """The scene of a name: "world:SEED", "world:SEED:indoor", or the path of a panorama (image or video)."""
     found = WORLD_NAME.fullmatch(name)
     if found:
@@ -74,9 +75,10 @@ class PanoramaScene:
 
     has_depth = False
 
-    def __init__(self, footage: Footage):
+    def __init__(self, footage: Footage, *, interpolation: Interpolation = "bilinear", antialias: bool = True):
         self.footage = footage
-        self._view: Callable[..., View] = _remembered(View)
+        make = partial(View, interpolation=interpolation, antialias=antialias)
+        self._view: Callable[..., View] = _remembered(make)
         self._frames: Iterator[tuple[int, Any]] = iter(())
         self._number, self._frame = NOWHERE, None
 
@@ -89,11 +91,11 @@ class PanoramaScene:
         return planes_to_rgb(planes, self.footage.info.colors)
 
     def _at(self, seconds: float) -> tuple[Panorama, Panorama, Panorama, bool]:
-        info = self.footage.info
-        wanted = 0 if self.footage.still else min(int(seconds * info.fps + 1e-6), max(info.frames - 1, 0))
+        footage = self.footage
+        wanted = 0 if footage.still else min(int(seconds * footage.info.fps + 1e-6), footage.frames - 1)
         if not self._number < wanted <= self._number + AHEAD and wanted != self._number:
-            numbers = range(1) if self.footage.still else range(wanted, info.frames)
-            self._number, self._frames = NOWHERE, zip(numbers, self.footage.planes(numbers))
+            numbers = range(wanted, footage.frames)
+            self._number, self._frames = NOWHERE, zip(numbers, footage.planes(numbers))
         while self._number != wanted:
             self._number, self._frame = next(self._frames)
         assert self._frame is not None

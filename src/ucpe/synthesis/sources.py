@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import torch
@@ -15,7 +17,10 @@ from torch import Tensor
 from ucpe.lenses import Equirectangular, Lens
 from ucpe.reading import inside, read_json, read_json_lines
 from ucpe.trajectories import Trajectory
-from ucpe.video import VIDEO_SUFFIXES, VideoInfo, read_video
+from ucpe.video import VIDEO_SUFFIXES
+
+if TYPE_CHECKING:
+    from ucpe.synthesis.footage import Footage
 
 POSE_SUFFIXES = (".npy", ".npz", ".json", ".txt")
 
@@ -74,7 +79,10 @@ class PanoramaSource:
     video: Path
     poses: Path | None = None
     """Camera-to-world poses of the footage, one a frame, in any trajectory format; None if it stands still."""
-    projection: str = "equirectangular"
+    projection: str | None = None
+    """equirectangular or eac; recognised by content if not given."""
+    stereo: str | None = None
+    """mono, top-bottom or side-by-side, of which the left eye is used; recognised by content if not given."""
     near_depth: float | None = None
     """Near-plane depth in the units of the poses."""
     rotations: tuple[Path, ...] = ()
@@ -91,15 +99,16 @@ class PanoramaSource:
         return self.video.name
 
     def check(self) -> None:
-        """Raise ValueError if the footage or a file beside it cannot be used; decodes its first and last frames."""
-        info = self.info()
-        for start in (0, max(info.frames - 2, 0)):
-            if next(iter(read_video(self.video, start=start, frames=1)), None) is None:
-                raise ValueError(f"{self.video}: frame {start} of {info.frames} cannot be decoded; is it complete?")
+        """Raise ValueError if the footage or a file beside it cannot be used; decodes some frames and its end."""
+        footage = self.footage()
+        for note in footage.notes:
+            warnings.warn(f"{self.video}: {note}", stacklevel=2)
         if self.poses is not None:
             poses = Trajectory.load(self.poses)
-            if len(poses) != info.frames:
-                raise ValueError(f"{self.poses}: {len(poses)} poses for the {info.frames} frames of {self.video.name}")
+            if len(poses) not in (footage.frames, footage.info.frames):
+                raise ValueError(
+                    f"{self.poses}: {len(poses)} poses for the {footage.frames} frames of {self.video.name}"
+                )
             if self.near_depth is None and poses.path_length() > 1e-6:
                 raise ValueError(
                     f"{self.video}: footage that moves needs its near-plane depth (near_depth), to scale the poses by"
@@ -107,20 +116,16 @@ class PanoramaSource:
         for file in self.rotations:
             Trajectory.load(file)
 
-    def info(self) -> VideoInfo:
-        """What the footage says about itself."""
-        return self._footage().info
-
     def plan(self, number: int, frames: int, fps: float, generator: np.random.Generator) -> Path3D:
         """A stretch of the footage, at random unless the rotations fix it."""
-        info = self.info()
-        step = info.fps / fps
+        footage = self.footage()
+        step = footage.info.fps / fps
         span = int((frames - 1) * step + 1e-6) + 1
-        if span > info.frames:
+        if span > footage.frames:
             raise ValueError(
-                f"{self.video}: {frames} frames at {fps:g} fps take {span} frames of it, and it has {info.frames}"
+                f"{self.video}: {frames} frames at {fps:g} fps take {span} frames of it, and it has {footage.frames}"
             )
-        start = self.start if self.start is not None else int(generator.integers(info.frames - span + 1))
+        start = self.start if self.start is not None else int(generator.integers(footage.frames - span + 1))
         numbers = torch.tensor([start + int(n * step + 1e-6) for n in range(frames)])
         erp = torch.eye(4, dtype=torch.float64).expand(frames, 4, 4)
         if self.poses is not None:
@@ -135,17 +140,24 @@ class PanoramaSource:
         """Write all takes in one pass over the footage."""
         from ucpe.synthesis.footage import Shot, film
 
-        footage = self._footage()
+        footage = self.footage()
         step = footage.info.fps / fps
         numbers = [path.start + int(n * step + 1e-6) for n in range(len(path.erp))]
         shots = [Shot(take.path, take.lens, take.rotations.numpy(), height, width, fps) for take in takes]
         film(footage, shots, numbers)
         return [self.caption] * len(takes)
 
-    def _footage(self) -> Any:
-        from ucpe.synthesis.footage import Footage
+    def footage(self) -> Footage:
+        """The opened video; opened once in a process, unless the file changes."""
+        changed = self.video.stat().st_mtime_ns if self.video.is_file() else 0
+        return _open_footage(self.video, self.projection, self.stereo, changed)
 
-        return Footage(self.video, self.projection)  # type: ignore[arg-type]
+
+@lru_cache(maxsize=64)
+def _open_footage(video: Path, projection: Any, stereo: Any, _: int) -> Footage:
+    from ucpe.synthesis.footage import Footage
+
+    return Footage(video, projection, stereo)
 
 
 WALK = (0.15, 1.2)
@@ -273,7 +285,15 @@ def _beside(video: Path) -> dict[str, Any]:
     return settings
 
 
-KINDS = {"projection": str, "start": int, "caption": str, "categories": list, "rotations": list, "scores": dict}
+KINDS = {
+    "projection": str,
+    "stereo": str,
+    "start": int,
+    "caption": str,
+    "categories": list,
+    "rotations": list,
+    "scores": dict,
+}
 """Types of a source's fields."""
 
 

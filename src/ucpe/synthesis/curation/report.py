@@ -30,7 +30,7 @@ class Measure(NamedTuple):
 MEASURES = (
     Measure("projection", "border", "largest_border", "black border, share of the height or width"),
     Measure("projection", "stereo", "largest_stereo", "correlation of the two halves"),
-    Measure("projection", "seam", "largest_seam", "difference across the seam, 1 in a panorama"),
+    Measure("projection", "seam", "largest_seam", "difference across the seam, near 0 in a panorama"),
     Measure("projection", "poles", "largest_poles", "variation of the first and last row, near 0 in a panorama"),
     Measure("overlay", "watermark", "largest_watermark", "watermark score"),
     Measure("quality", "quality", "lowest_quality", "quality score", lowest=True),

@@ -18,7 +18,8 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from ucpe.synthesis.curation.steps import Clip, Row, Step, reduced
+from ucpe.synthesis.curation.steps import Clip, Row, Step
+from ucpe.synthesis.layouts import reduced
 
 SHORTEST = 5.1
 """Seconds that stage 2 needs: 81 frames at 16 fps."""

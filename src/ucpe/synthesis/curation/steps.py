@@ -12,6 +12,7 @@ from typing import Any, ClassVar, Protocol
 import numpy as np
 import pyarrow as pa
 
+from ucpe.synthesis.layouts import reduced
 from ucpe.video import VideoError, VideoWriter, probe_video, read_video
 
 Row = dict[str, Any]
@@ -91,16 +92,6 @@ class Clip:
         if count is None or count >= length:
             return np.arange(length)
         return ((np.arange(count) + 0.5) * length / count).astype(int)
-
-
-def reduced(picture: np.ndarray, height: int | None) -> np.ndarray:
-    """A picture (H, W, ...) at most `height` pixels high, in its proportions."""
-    import cv2
-
-    if height is None or picture.shape[0] <= height:
-        return picture
-    width = max(round(picture.shape[1] * height / picture.shape[0]), 1)
-    return cv2.resize(picture, (width, height), interpolation=cv2.INTER_AREA)
 
 
 def write_proxy(source: Path, proxy: Path, height: int) -> tuple[int, float]:

@@ -1,0 +1,219 @@
+"""How a picture of all directions is laid out, told by its content: stereo halves, cube faces, borders that meet."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal, NamedTuple
+
+import numpy as np
+
+from ucpe.synthesis.panoramas import Projection
+
+Stereo = Literal["mono", "top-bottom", "side-by-side"]
+
+LOOK_HEIGHT = 320
+"""Height in pixels at which pictures are compared."""
+
+ALIKE = 0.7
+"""Correlation of two halves from which they are one scene for two eyes."""
+
+CUBE = 0.35
+"""Correlation along the hidden edges of a cubemap from which they meet; other pictures stay below 0.25."""
+
+VALUES_MEET = 3.0
+"""How many times more than neighbouring columns the first and the last column may differ, and still meet."""
+
+STRUCTURE_MEETS = 0.85
+"""The same for what is left of them without slow changes, times how little it correlates."""
+
+OFFSET = 4
+"""Pixels, at the height above, by which stitching may move one border against the other."""
+
+POLE_DISTANCE = 0.06
+"""Share of the height between the first row and the one that it is compared with."""
+
+PLAIN = 6.0
+"""Standard deviation in grey levels of a row below which nothing can be said of a pole."""
+
+POLES = 0.7
+"""How much the first or the last row of a panorama may vary, in units of rows further in."""
+
+ASPECT_TOLERANCE = 0.02
+"""How far width / height may be from 2, as a share."""
+
+
+class Layout(NamedTuple):
+    """Where the panorama is in a picture, and what had to be guessed to say so ("" if nothing)."""
+
+    projection: Projection
+    stereo: Stereo
+    note: str = ""
+
+
+def recognize_layout(
+    pictures: Sequence[np.ndarray],  # each (H, W, 3) uint8
+    projection: Projection | None = None,
+    stereo: Stereo | None = None,
+) -> Layout:
+    """The layout of footage from some of its frames; what is given is not questioned. ValueError if none fits."""
+    small = [at_look_height(picture) for picture in pictures]
+    height, width = pictures[0].shape[:2]
+    notes = []
+    if stereo is None:
+        alike = {name: float(np.median([halves_alike(picture, name) for picture in small])) for name in STEREO}
+        best = max(alike, key=alike.__getitem__)
+        stereo = best if alike[best] > ALIKE else "mono"
+        if stereo != "mono":
+            notes.append(f"stereo, {stereo} (its halves are alike): only the left eye is used")
+    eyes = [at_look_height(left_eye(picture, stereo)) for picture in pictures]
+    if projection is None:
+        eye_height, eye_width = left_eye(pictures[0], stereo).shape[:2]
+        shape = f"{eye_width} x {eye_height}"
+        if eye_width % 3 == eye_height % 2 == 0 and np.median([cube_edges_alike(eye) for eye in eyes]) > CUBE:
+            projection = "eac"
+            notes.append("an equi-angular cubemap (its hidden edges meet)")
+        else:
+            projection = "equirectangular"
+            whole = abs(eye_width / eye_height / 2 - 1) <= ASPECT_TOLERANCE
+            if not whole:
+                _check_panorama(eyes, f"{shape} pixels" if stereo == "mono" else f"an eye of {shape} pixels")
+                notes.append("an equirectangular panorama that was squeezed (borders meet, poles are points)")
+    note = f"{width} x {height}, taken for {' and for '.join(notes)}; --projection and --stereo say otherwise"
+    return Layout(projection, stereo, note if notes else "")
+
+
+def _check_panorama(eyes: list[np.ndarray], name: str) -> None:
+    """Raise ValueError unless pictures have borders that meet and poles."""
+    if np.median([seam(eye) for eye in eyes]) > 1:
+        fault = "whose left and right borders do not meet: flat, or half a sphere (VR180)"
+    elif np.median([pole_ratios(eye) for eye in eyes], axis=0).min() > POLES:
+        fault = "whose first and last rows are no single points: flat, or without poles"
+    else:
+        return
+    raise ValueError(f"{name} {fault}; if it is a whole panorama, say which with --projection and --stereo")
+
+
+def left_eye(picture: np.ndarray, stereo: Stereo) -> np.ndarray:
+    """The part (h, w, ...) of a picture (H, W, ...) that the left eye sees: the upper or the left half."""
+    height, width = picture.shape[:2]
+    if stereo == "top-bottom":
+        return picture[: height // 2]
+    return picture[:, : width // 2] if stereo == "side-by-side" else picture
+
+
+STEREO: tuple[Stereo, ...] = ("top-bottom", "side-by-side")
+
+
+def halves_alike(
+    picture: np.ndarray,  # (H, W, 3)
+    stereo: Stereo,
+) -> float:
+    """Correlation of detail in the two halves, -1 to 1, at the sideways shift at which it is highest."""
+    import cv2
+
+    grey = picture.mean(-1)
+    grey = grey - cv2.GaussianBlur(grey, (0, 0), grey.shape[0] / 20)
+    height, width = grey.shape
+    if stereo == "top-bottom":
+        first, second = grey[: height // 2], grey[height // 2 : height // 2 * 2]
+    else:
+        first, second = grey[:, : width // 2], grey[:, width // 2 : width // 2 * 2]
+    shift = max(first.shape[1] // 25, 1)
+    inner = np.ascontiguousarray(first[:, shift:-shift])
+    if inner.std() < 1e-3 or second.std() < 1e-3:
+        return 0.0
+    return float(cv2.matchTemplate(np.ascontiguousarray(second), inner, cv2.TM_CCOEFF_NORMED).max())
+
+
+def cube_edges_alike(
+    picture: np.ndarray,  # (H, W, 3)
+) -> float:
+    """Median correlation, -1 to 1, of detail on both sides of the eight edges that a cubemap of 3 x 2 faces hides."""
+    high, wide = picture.shape[0] // 2, picture.shape[1] // 3
+    upper, lower = picture[1 : high - 1, 1:-1], picture[high + 1 : 2 * high - 1, 1:-1]
+    left, middle, right = np.s_[:wide], np.s_[wide : 2 * wide], np.s_[-wide:]
+    torn = (
+        (upper[:, 0], lower[-1, middle][::-1]),
+        (upper[:, -1], lower[0, middle][::-1]),
+        (upper[-1, middle], lower[:, 0][::-1]),
+        (upper[0, middle], lower[:, -1][::-1]),
+        (upper[-1, left], lower[-1, left][::-1]),
+        (upper[0, left], lower[-1, right]),
+        (upper[-1, right], lower[0, left]),
+        (upper[0, right], lower[0, right][::-1]),
+    )
+    return float(np.median([_correlation(_detail(first), _detail(second)) for first, second in torn]))
+
+
+def seam(
+    picture: np.ndarray,  # (H, W, 3) at `LOOK_HEIGHT`
+) -> float:
+    """How badly the left and the right border meet: near 0 in a panorama, above 1 in a picture that ends there.
+
+    They meet in values, or at least in structure, which is what is left of a column without its slow changes: lenses
+    of a camera that expose differently leave a step in brightness, and stitching moves one side by a few pixels.
+    """
+    import cv2
+
+    values = np.median(np.abs(picture[:, 0] - picture[:, -1]).mean(-1)) / _between_columns(picture)
+    detail = picture - cv2.GaussianBlur(picture, (1, 2 * (len(picture) // 10) + 1), len(picture) / 20)
+    first, last = detail[OFFSET:-OFFSET, 0], detail[:, -1]
+    shifted = [last[step : step + len(first)] for step in range(2 * OFFSET + 1)]
+    across = min(np.median(np.abs(first - other).mean(-1)) for other in shifted) / _between_columns(detail)
+    polar = len(picture) // 10
+    borders = [_detail(picture[polar : len(picture) - polar, column]) for column in (1, -2)]
+    structure = np.sqrt(across) * (1 - max(_correlation(*borders), 0.0))
+    return float(min(values / VALUES_MEET, structure / STRUCTURE_MEETS))
+
+
+def pole_ratios(
+    frame: np.ndarray,  # (H, W, 3)
+) -> tuple[float, float]:
+    """How much the first and the last row vary, in units of rows further in: 0 at a pole, 1 where it is cut off."""
+    grey = frame.mean(-1)
+    inward = max(round(POLE_DISTANCE * len(grey)), 1)
+    top = grey[0].std() / max(grey[inward].std(), PLAIN)
+    return float(top), float(grey[-1].std() / max(grey[-1 - inward].std(), PLAIN))
+
+
+def _between_columns(picture: np.ndarray) -> float:
+    """How much neighbouring columns of a picture differ; medians over rows, so that single edges change nothing."""
+    return max(float(np.percentile(np.median(np.abs(np.diff(picture, axis=1)).mean(-1), axis=0), 75)), 0.5)
+
+
+def at_look_height(picture: np.ndarray) -> np.ndarray:
+    """A picture (H, W, 3) as float32, at most `LOOK_HEIGHT` pixels high."""
+    return reduced(picture, LOOK_HEIGHT).astype(np.float32)
+
+
+def reduced(picture: np.ndarray, height: int | None) -> np.ndarray:
+    """A picture (H, W, ...) at most `height` pixels high, in its proportions."""
+    import cv2
+
+    if height is None or picture.shape[0] <= height:
+        return picture
+    width = max(round(picture.shape[1] * height / picture.shape[0]), 1)
+    return cv2.resize(picture, (width, height), interpolation=cv2.INTER_AREA)
+
+
+def _detail(
+    line: np.ndarray,  # (N, 3)
+) -> np.ndarray:
+    """A line of pixels as 96 samples (96, 3) without slow changes."""
+    import cv2
+
+    samples = cv2.resize(
+        np.ascontiguousarray(line, np.float32).reshape(1, -1, 3), (96, 1), interpolation=cv2.INTER_AREA
+    )
+    return (samples - cv2.GaussianBlur(samples, (29, 1), 6, borderType=cv2.BORDER_REFLECT))[0]
+
+
+def _correlation(first: np.ndarray, second: np.ndarray) -> float:
+    """Of two lines (N, 3), at the shift of up to two samples at which it is highest."""
+    best = -1.0
+    for shift in range(-2, 3):
+        one = first[max(shift, 0) : len(first) + min(shift, 0)]
+        other = second[max(-shift, 0) : len(second) + min(-shift, 0)]
+        strength = np.sqrt((one**2).sum() * (other**2).sum())
+        best = max(best, float((one * other).sum() / max(strength, 1e-3)))
+    return best
