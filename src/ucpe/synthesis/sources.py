@@ -101,6 +101,10 @@ class PanoramaSource:
     def check(self) -> None:
         """Raise ValueError if the footage or a file beside it cannot be used; decodes some frames and its end."""
         footage = self.footage()
+        if 2 * footage.frames < footage.info.frames:
+            raise ValueError(
+                f"{self.video}: {footage.frames} of its {footage.info.frames} frames can be decoded; is it complete?"
+            )
         for note in footage.notes:
             warnings.warn(f"{self.video}: {note}", stacklevel=2)
         if self.poses is not None:
