@@ -56,41 +56,53 @@ def recognize_layout(
     stereo: Stereo | None = None,
 ) -> Layout:
     """The layout of footage from some of its frames; what is given is not questioned. ValueError if none fits."""
-    small = [at_look_height(picture) for picture in pictures]
     height, width = pictures[0].shape[:2]
     notes = []
     if stereo is None:
-        alike = {name: float(np.median([halves_alike(picture, name) for picture in small])) for name in STEREO}
-        best = max(alike, key=alike.__getitem__)
-        stereo = best if alike[best] > ALIKE else "mono"
+        stereo = _recognize_stereo(pictures)
         if stereo != "mono":
             notes.append(f"stereo, {stereo} (its halves are alike): only the left eye is used")
     eyes = [at_look_height(left_eye(picture, stereo)) for picture in pictures]
     if projection is None:
         eye_height, eye_width = left_eye(pictures[0], stereo).shape[:2]
-        shape = f"{eye_width} x {eye_height}"
         if eye_width % 3 == eye_height % 2 == 0 and np.median([cube_edges_alike(eye) for eye in eyes]) > CUBE:
             projection = "eac"
             notes.append("an equi-angular cubemap (its hidden edges meet)")
         else:
             projection = "equirectangular"
-            whole = abs(eye_width / eye_height / 2 - 1) <= ASPECT_TOLERANCE
-            if not whole:
-                _check_panorama(eyes, f"{shape} pixels" if stereo == "mono" else f"an eye of {shape} pixels")
+            if not _is_twice_as_wide(eyes[0]):
+                if fault := _fault(eyes):
+                    name = f"{'' if stereo == 'mono' else 'an eye of '}{eye_width} x {eye_height} pixels"
+                    raise ValueError(
+                        f"{name} {fault}; if it is a whole panorama, say which with --projection and --stereo"
+                    )
                 notes.append("an equirectangular panorama that was squeezed (borders meet, poles are points)")
     note = f"{width} x {height}, taken for {' and for '.join(notes)}; --projection and --stereo say otherwise"
     return Layout(projection, stereo, note if notes else "")
 
 
-def _check_panorama(eyes: list[np.ndarray], name: str) -> None:
-    """Raise ValueError unless pictures have borders that meet and poles."""
+def _recognize_stereo(pictures: Sequence[np.ndarray]) -> Stereo:
+    small = [at_look_height(picture) for picture in pictures]
+    alike = {name: float(np.median([halves_alike(picture, name) for picture in small])) for name in STEREO}
+    best = max(alike, key=alike.__getitem__)
+    if alike[best] <= ALIKE:
+        return "mono"
+    flattened = best == "top-bottom" and _is_twice_as_wide(small[0])
+    return "mono" if flattened and _fault([left_eye(picture, best) for picture in small]) else best
+
+
+def _is_twice_as_wide(picture: np.ndarray) -> bool:
+    height, width = picture.shape[:2]
+    return abs(width / height / 2 - 1) <= ASPECT_TOLERANCE
+
+
+def _fault(eyes: list[np.ndarray]) -> str:
+    """Why pictures are no whole panoramas, or ""."""
     if np.median([seam(eye) for eye in eyes]) > 1:
-        fault = "whose left and right borders do not meet: flat, or half a sphere (VR180)"
-    elif np.median([pole_ratios(eye) for eye in eyes], axis=0).min() > POLES:
-        fault = "whose first and last rows are no single points: flat, or without poles"
-    else:
-        return
-    raise ValueError(f"{name} {fault}; if it is a whole panorama, say which with --projection and --stereo")
+        return "whose left and right borders do not meet: flat, or half a sphere (VR180)"
+    if np.median([pole_ratios(eye) for eye in eyes], axis=0).min() > POLES:
+        return "whose first and last rows are no single points: flat, or without poles"
+    return ""
 
 
 def left_eye(picture: np.ndarray, stereo: Stereo) -> np.ndarray:
