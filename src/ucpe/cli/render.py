@@ -94,7 +94,7 @@ def main(arguments: Sequence[str]) -> None:
 def _turned(camera: Trajectory, yaw: float) -> Trajectory:
     from ucpe.trajectories import Trajectory
 
-    turn = Trajectory.static(camera.lens, yaw=yaw, frames=1).rotations[0]
+    turn = Trajectory.static(camera.lens, yaw=yaw, frames=1).c2w[0]
     return camera.transformed(turn) if yaw else camera
 
 
