@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import tempfile
 from abc import abstractmethod
@@ -21,6 +22,7 @@ from torch import Tensor, nn
 
 from ucpe.adapters.backbones import Backbone, TokenGrid, backbone_of
 from ucpe.adapters.condition import CameraCondition
+from ucpe.adapters.parallel import TokenShare, token_share
 from ucpe.trajectories import Trajectory
 
 AdapterType = TypeVar("AdapterType", bound="Adapter")
@@ -290,6 +292,11 @@ class Adapter(ModelMixin, ConfigMixin):  # type: ignore[misc]
         if weight.device != tokens.device:
             self.to(tokens.device)  # type: ignore[arg-type]
         return self._running.on(tokens.device)
+
+    def _share(self, tokens: Tensor, condition: CameraCondition) -> TokenShare | None:
+        """Which of the video's tokens these are, under context parallelism; None for all of them."""
+        assert self._backbone is not None
+        return token_share(self._backbone.transformer, math.prod(condition.grid), tokens.shape[1])
 
 
 class _Camera:

@@ -15,6 +15,7 @@ from ucpe.adapters.attachment import Adapter, absolute_poses, as_list
 from ucpe.adapters.backbones import Backbone, backbone_of, first_argument, with_first_argument
 from ucpe.adapters.condition import CameraCondition
 from ucpe.adapters.initialisation import zeroed
+from ucpe.adapters.parallel import TokenShare
 from ucpe.adapters.released import load_released, read_released, write_released
 from ucpe.encodings import ENCODINGS, Operator, camera_attention, camera_operator, lat_up_map
 from ucpe.trajectories import Trajectory
@@ -147,7 +148,7 @@ class CameraAdapter(Adapter):
     def _branch(self, branch: Any, attention: nn.Module, tokens: Tensor) -> Tensor:
         condition = self._condition(tokens, branch.q_proj.weight)
         backend = getattr(getattr(attention, "processor", None), "_attention_backend", None)
-        return branch(tokens, condition.operator, condition.features, backend)
+        return branch(tokens, condition.operator, condition.features, backend, self._share(tokens, condition))
 
     def _parallel(
         self, branch: nn.Module, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any
@@ -182,19 +183,27 @@ class CameraAttention(nn.Module):
         operator: Operator,
         orientation: Tensor | None = None,  # (batch, tokens, 3)
         backend: Any = None,
+        share: TokenShare | None = None,
     ) -> Tensor:
-        """What the camera adds to the tokens (batch, tokens, width); `backend` is a choice of diffusers' dispatcher."""
+        """What the camera adds to the tokens (batch, tokens, width); `backend` is a choice of diffusers' dispatcher.
+
+        With a `share`, these are the tokens of one process of several, and operator and orientation are of all.
+        """
         tokens = hidden_states.to(self.q_proj.weight.dtype)
         if self.cam_encoder is not None:
             assert orientation is not None
+            orientation = orientation if share is None else orientation[:, share.part]
             tokens = tokens + self.cam_encoder(orientation.to(tokens.dtype))
         query, key, value = (
             projection(tokens).unflatten(-1, (self.heads, -1)).transpose(1, 2)
             for projection in (self.q_proj, self.k_proj, self.v_proj)
         )
+        own = operator
+        if share is not None:
+            own, key, value = operator.tokens(share.part), share.gather(key), share.gather(value)
         masked = self.mask_invalid and operator.valid is not None
         backend = None if masked else backend
-        attended = camera_attention(query, key, value, operator, None, None, masked, diffusers=True, backend=backend)
+        attended = camera_attention(query, key, value, own, operator, None, masked, diffusers=True, backend=backend)
         return self.out_proj(attended.transpose(1, 2).flatten(2)).to(hidden_states.dtype)
 
 

@@ -70,6 +70,8 @@ class ReCamMaster(Adapter):
         tokens = first_argument(args, kwargs)
         condition = self._condition(tokens, branch.projector.weight)
         embedded = branch.embed(condition.features).repeat_interleave(condition.grid.rows * condition.grid.columns, 1)
+        share = self._share(tokens, condition)
+        embedded = embedded if share is None else embedded[:, share.part]
         return with_first_argument(args, kwargs, tokens + embedded.to(tokens.dtype))
 
     def _project(self, branch: Any, module: nn.Module, args: tuple[Any, ...], output: Any) -> Any:
