@@ -90,7 +90,7 @@ def test_the_lens_model_of_stored_calibrations_is_that_of_the_files(tmp_path):
     with pytest.raises(ValueError, match="expected a JSON object, found a list"):
         calibrator.estimate(clip())
     (tmp_path / "a.json").write_text("{")
-    with pytest.raises(ValueError, match=r"a\.json: not JSON"):
+    with pytest.raises(ValueError, match=r"a\.json, line 1, column 2: not JSON"):
         calibrator.estimate(clip())
     (tmp_path / "a.json").unlink()
     with pytest.raises(ValueError, match="no stored calibrations"):
