@@ -44,7 +44,7 @@ def raw_parameters(
     c2w = as_poses(c2w)
     given = lens.parameters.get("xfov")
     xfov = (lens.xfov(height, width) if given is None else given).to(c2w) / 180
-    xi = lens.parameters.get("xi", torch.zeros(())).to(c2w)
+    xi = lens.parameters.get("xi", torch.zeros((), device="cpu")).to(c2w)
     batch = c2w.shape[:-2]
     intrinsics = torch.stack([xfov.expand(batch), xi.expand(batch)], dim=-1)
     return torch.cat([c2w[..., :3, :].flatten(-2), intrinsics], dim=-1).to(dtype)

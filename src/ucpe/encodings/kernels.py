@@ -6,9 +6,10 @@ from itertools import pairwise
 from threading import Thread
 from typing import Any
 
-import numba
 import torch
 from torch import Tensor
+
+from ucpe.compiled import kernel
 
 VALUES_PER_THREAD = 2**20
 """Values that make it worth starting another thread."""
@@ -53,7 +54,7 @@ def _memory(tensor: Tensor) -> Any:
     return tensor.as_strided((span,), (1,)).numpy()
 
 
-@numba.njit(nogil=True, fastmath={"contract"}, error_model="numpy", cache=True)
+@kernel(nogil=True, fastmath={"contract"}, error_model="numpy")
 def _apply(
     x: Any,
     x_stride: tuple[int, int, int, int],

@@ -114,7 +114,7 @@ def _released_project(lens: Lens, points: Tensor, height: int, width: int) -> Te
     if not isinstance(lens, UCM | Pinhole):
         raise ValueError(f"released_up is for the released weights' UCM lenses, got {lens.kind}")
     matrix = lens.intrinsics(height, width).to(points)[..., None, None, :, :]
-    xi = lens.parameters.get("xi", torch.zeros(()))
+    xi = lens.parameters.get("xi", torch.zeros((), device="cpu"))
     xi = (xi.expand(lens.batch_shape)[..., None, None] if xi.ndim else xi).to(points)
     plane = points[..., :2] / (points[..., 2] + xi * norm(points))[..., None]
     return plane * matrix.diagonal(dim1=-2, dim2=-1)[..., :2] + matrix[..., :2, 2]

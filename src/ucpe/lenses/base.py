@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 from torch.utils.data._utils.collate import default_collate_fn_map
 
-from ucpe.lenses.numerics import angle_between, furthest, largest_component, widest_dtype
+from ucpe.lenses.numerics import angle_between, furthest, geometry_dtype, largest_component, widest_dtype
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -23,6 +23,10 @@ if TYPE_CHECKING:
 
 Parameter: TypeAlias = "float | Sequence[float] | Tensor"
 LensType = TypeVar("LensType", bound="Lens")
+
+
+UNIT_TOLERANCE = 1e-4
+"""How far the squared length of a valid ray may be from 1; beyond, the numbers of the lens are too large to compute."""
 
 
 class Rays(NamedTuple):
@@ -85,7 +89,9 @@ class Lens(ABC):
         middle = torch.tensor([width / 2, height / 2], dtype=pixels.dtype, device=pixels.device)
         pixels = torch.where(usable[..., None], pixels, middle)
         origins, directions, valid = self._unproject(pixels, height, width)
-        valid = valid & usable
+        valid = valid & usable & ((directions * directions).sum(-1) - 1).abs().lt(UNIT_TOLERANCE)  # not so if NaN
+        if origins is not None:
+            valid = valid & origins.isfinite().all(-1)
         axis = torch.zeros_like(directions)
         axis[..., 2] = 1
         directions = torch.where(valid[..., None], directions, axis)
@@ -115,7 +121,7 @@ class Lens(ABC):
     ) -> Rays:
         """Rays (*batch, height, width, ...) at the pixel centres of an image; computed in float32 or better."""
         height, width = check_size(height, width)
-        dtype = dtype or torch.get_default_dtype()
+        dtype = dtype or geometry_dtype()
         grid = pixel_grid(height, width, torch.promote_types(dtype, torch.float32), device or self.device)
         rays = self.unproject(grid.expand(*self.batch_shape, *grid.shape), height, width)
         return Rays(rays.origins.to(dtype), rays.directions.to(dtype), rays.valid)
@@ -249,8 +255,8 @@ class Lens(ABC):
         """
         height, width = check_size(height, width)
         like = torch.zeros((), dtype=widest_dtype(self.device), device=self.device)
-        middle = torch.tensor([width / 2, height / 2]).to(like)
-        ways = torch.tensor([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0], [1.0, -1.0]]).to(like)
+        middle = like.new_tensor([width / 2, height / 2])
+        ways = like.new_tensor([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0], [1.0, -1.0]])
         outward = (torch.stack([-ways, ways], -2) * middle).expand(*self.batch_shape, 4, 2, 2)
 
         def visible(share: Tensor) -> Tensor:
@@ -259,7 +265,7 @@ class Lens(ABC):
         reach = furthest(visible, torch.ones_like(outward[..., 0]))
         ends = self.unproject(middle + outward * reach[..., None], height, width).directions
         centre = self.unproject(middle.expand_as(outward), height, width).directions
-        return torch.rad2deg(angle_between(ends, centre).sum(-1)).to(torch.get_default_dtype())
+        return torch.rad2deg(angle_between(ends, centre).sum(-1)).to(geometry_dtype())
 
 
 def stack_lenses(lenses: Sequence[LensType]) -> LensType:
@@ -279,11 +285,11 @@ default_collate_fn_map[Lens] = lambda batch, *, collate_fn_map=None: stack_lense
 def as_parameter(name: str, value: Parameter) -> Tensor:
     """A finite floating tensor; whatever is not a tensor yet becomes float64."""
     if isinstance(value, Tensor):
-        tensor = value if value.is_floating_point() else value.to(torch.get_default_dtype())
+        tensor = value if value.is_floating_point() else value.to(geometry_dtype())
         tensor = tensor.to(torch.promote_types(tensor.dtype, torch.float32))
     else:
         try:
-            tensor = torch.as_tensor(value, dtype=torch.float64)
+            tensor = torch.as_tensor(value, dtype=torch.float64, device="cpu")
         except (TypeError, ValueError, RuntimeError):
             raise ValueError(f"{name} must be a number or a tensor, got {value!r}") from None
     finite = torch.isfinite(tensor)

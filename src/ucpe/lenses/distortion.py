@@ -253,12 +253,12 @@ def _rational(squared: Tensor, coefficients: dict[str, Tensor]) -> tuple[Tensor,
 
 def _monotone_radius(lens: Lens) -> Tensor:
     """Smallest radius (*batch) at which the radial distortion stops growing or divides by zero; inf if none."""
-    zero = torch.zeros((), dtype=torch.float64)
+    zero = torch.zeros((), dtype=torch.float64, device="cpu")
     given = [lens.parameters.get(name, zero).detach().double().cpu() for name in RADIAL]
     values = torch.stack(torch.broadcast_tensors(*given), -1)
     one = torch.ones_like(values[..., :1])
     above, below = torch.cat([one, values[..., :3]], -1), torch.cat([one, values[..., 3:]], -1)
-    order = torch.arange(4, dtype=torch.float64)
+    order = torch.arange(4, dtype=torch.float64, device="cpu")
     growth = _product((1 + 2 * order) * above, below) - _product(above, 2 * order * below)
     roots = torch.minimum(smallest_positive_root(growth[..., 1:]), smallest_positive_root(below[..., 1:]))
     return roots.sqrt()

@@ -20,9 +20,9 @@ class LensFamily:
 
     def sample(self, generator: torch.Generator | None = None, shape: tuple[int, ...] = ()) -> UCM:
         """Random lens of the family with the given batch shape."""
-        draw = torch.rand(2, *shape, generator=generator, dtype=torch.float64)
-        low = torch.tensor([self.xfov[0], self.xi[0]], dtype=torch.float64).reshape(2, *(1,) * len(shape))
-        high = torch.tensor([self.xfov[1], self.xi[1]], dtype=torch.float64).reshape(2, *(1,) * len(shape))
+        draw = torch.rand(2, *shape, generator=generator, dtype=torch.float64, device="cpu")
+        low = draw.new_tensor([self.xfov[0], self.xi[0]]).reshape(2, *(1,) * len(shape))
+        high = draw.new_tensor([self.xfov[1], self.xi[1]]).reshape(2, *(1,) * len(shape))
         xfov, xi = low + (high - low) * draw
         return UCM(xfov=xfov, xi=xi)
 
@@ -46,7 +46,7 @@ FAMILIES: dict[str, LensFamily] = {
 def sample_lens(generator: torch.Generator | None = None, families: list[str] | None = None) -> tuple[str, Lens]:
     """A family drawn uniformly and a random lens of it."""
     names = list(families or FAMILIES)
-    name = names[int(torch.randint(len(names), (), generator=generator))]
+    name = names[int(torch.randint(len(names), (), generator=generator, device="cpu"))]
     return name, FAMILIES[name].sample(generator)
 
 

@@ -133,7 +133,8 @@ class KannalaBrandt(RadialLens):
 
     def _prepare(self) -> None:
         coefficients = [self.parameters[name].detach().double().cpu() for name in ("k1", "k2", "k3", "k4")]
-        slope = torch.stack(torch.broadcast_tensors(*coefficients), -1) * torch.tensor([3.0, 5.0, 7.0, 9.0])
+        stacked = torch.stack(torch.broadcast_tensors(*coefficients), -1)
+        slope = stacked * stacked.new_tensor([3.0, 5.0, 7.0, 9.0])
         self._solved["limit"] = smallest_positive_root(slope).sqrt().clamp(max=math.pi)
 
     def radius(self, angle: Tensor) -> Tensor:

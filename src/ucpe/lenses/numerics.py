@@ -43,6 +43,11 @@ def widest_dtype(device: torch.device) -> torch.dtype:
     return torch.float32 if device.type == "mps" else torch.float64
 
 
+def geometry_dtype() -> torch.dtype:
+    """Dtype of results when none is asked for: torch's default, but float32 at least."""
+    return torch.promote_types(torch.get_default_dtype(), torch.float32)
+
+
 def flatten_after(value: Tensor, count: int) -> Tensor:
     """All dimensions after the first `count` as one, detached and in the widest dtype."""
     shape = (*value.shape[:count], math.prod(value.shape[count:]))
@@ -99,8 +104,12 @@ def invert_increasing(
 def smallest_positive_root(coefficients: Tensor) -> Tensor:
     """Smallest s > 0 (...) with 1 + a1 s + ... + an s^n = 0, for coefficients (..., n); inf where there is none."""
     count = coefficients.shape[-1]
-    companion = torch.diag(torch.ones(count - 1, dtype=torch.float64), -1).repeat(*coefficients.shape[:-1], 1, 1)
+    companion = torch.diag(coefficients.new_ones(count - 1), -1).repeat(*coefficients.shape[:-1], 1, 1)
     companion[..., 0, :] = -coefficients.double().cpu()
-    reciprocal = torch.linalg.eigvals(companion)
+    try:
+        reciprocal = torch.linalg.eigvals(companion)
+    except RuntimeError:
+        largest = coefficients.abs().max().item()
+        raise ValueError(f"the distortion coefficients are too large to compute with, up to {largest:g}") from None
     real = (reciprocal.imag.abs() <= 1e-8 * reciprocal.abs()) & (reciprocal.real > 1e-12)
     return 1 / torch.where(real, reciprocal.real, torch.zeros_like(reciprocal.real)).amax(-1)

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from ucpe.lenses.base import Lens, Parameter, check_range, check_size
-from ucpe.lenses.numerics import largest_component, norm, safe_sqrt
+from ucpe.lenses.numerics import geometry_dtype, largest_component, norm, safe_sqrt
 
 
 class Panorama(Lens):
@@ -26,7 +26,7 @@ class Panorama(Lens):
     def intrinsics(self, height: int, width: int) -> Tensor:
         """Matrix (*batch, 3, 3) from radians to pixels, which is the camera matrix near the optical axis."""
         height, width = check_size(height, width)
-        zero = torch.zeros(self.batch_shape, device=self.device)
+        zero = torch.zeros(self.batch_shape, dtype=geometry_dtype(), device=self.device)
         origin = self._pixels(zero, zero, height, width)
         right, up = self._pixels(zero + 1, zero, height, width), self._pixels(zero, zero + 1, height, width)
         one = torch.ones_like(zero)
@@ -38,12 +38,12 @@ class Panorama(Lens):
 
     def xfov(self, height: int, width: int) -> Tensor:
         """Horizontal field of view in degrees (*batch)."""
-        return self.parameters["xfov"].expand(self.batch_shape).to(torch.get_default_dtype())
+        return self.parameters["xfov"].expand(self.batch_shape).to(geometry_dtype())
 
     def yfov(self, height: int, width: int) -> Tensor:
         """Vertical field of view in degrees (*batch)."""
         height_angle = self.parameters["top"] - self.parameters["bottom"]
-        return height_angle.expand(self.batch_shape).to(torch.get_default_dtype())
+        return height_angle.expand(self.batch_shape).to(geometry_dtype())
 
     def dfov(self, height: int, width: int) -> Tensor:
         """The larger of the horizontal and the vertical field of view in degrees (*batch)."""

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from ucpe.lenses.base import Lens, Parameter, check_range, check_size
-from ucpe.lenses.numerics import furthest, widest_dtype
+from ucpe.lenses.numerics import furthest, geometry_dtype, widest_dtype
 
 PlanarType = TypeVar("PlanarType", bound="PlanarLens")
 
@@ -85,7 +85,7 @@ class PlanarLens(Lens):
         focal, centre = (value.expand(*self.batch_shape, 2) for value in self._scale(height, width))
         matrix = torch.diag_embed(torch.nn.functional.pad(focal, (0, 1), value=1.0))
         matrix = matrix + torch.nn.functional.pad(centre[..., None], (2, 0, 0, 1))
-        return matrix.to(torch.get_default_dtype())
+        return matrix.to(geometry_dtype())
 
     def calibrated(self: PlanarType, height: int, width: int) -> PlanarType:
         """The same lens as a calibration in pixels of an image of height x width."""
@@ -175,7 +175,7 @@ class PlanarLens(Lens):
         else:
             half_row = self._solved["half_row"].to(like)
         focal = (width / 2 / half_row)[..., None].expand(*half_row.shape, 2)
-        return focal, torch.tensor([width / 2, height / 2]).to(like)
+        return focal, like.new_tensor([width / 2, height / 2])
 
     def _spread_pair(self, value: Tensor, like: Tensor) -> Tensor:
         """A pair per batch entry (*batch, 2), shaped and cast to broadcast against `like` (*batch, ..., n)."""

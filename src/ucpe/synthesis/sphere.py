@@ -11,6 +11,8 @@ import math
 import numpy as np
 from numba import njit
 
+from ucpe.compiled import kernel
+
 ATAN = tuple(np.float32(value) for value in (0.99999013, -0.3327712, 0.19383485, -0.11626042, 0.05189504, -0.0112904))
 """Minimax coefficients of the odd polynomial for atan on [0, 1]; off by at most 5e-6 radians."""
 
@@ -75,7 +77,7 @@ def _turn(r, p, q, s):
     )
 
 
-@njit(fastmath=True, nogil=True, cache=True)
+@kernel(fastmath=True, nogil=True)
 def map_equirectangular(rays, rotation, width, height, shift, reach, x, y, edges):
     """Pixels x, y (H, W), in a panorama of height x width, of camera rays (3, H, W) turned by a rotation; all float32.
 
@@ -102,7 +104,7 @@ def map_equirectangular(rays, rotation, width, height, shift, reach, x, y, edges
     return count
 
 
-@njit(fastmath=True, nogil=True, cache=True)
+@kernel(fastmath=True, nogil=True)
 def map_equi_angular(rays, rotation, width, height, pad_x, pad_y, shift, reach, x, y, edges):
     """The same for an equi-angular cubemap whose two strips have pad_x, pad_y pixels of padding around them."""
     count, columns = 0, rays.shape[2]
@@ -146,7 +148,7 @@ def _weights(fraction, reach, lanczos, weights):
         weights[tap] /= total
 
 
-@njit(nogil=True, cache=True)
+@kernel(nogil=True)
 def mend_equirectangular(picture, x, y, edges, lanczos, reach, out):
     """Sample a panorama (h, w, c) again where interpolation crosses its seam or a pole, into out (H * W, c)."""
     height, width, channels = picture.shape
@@ -171,7 +173,7 @@ def mend_equirectangular(picture, x, y, edges, lanczos, reach, out):
             out[index, channel] = np.uint8(min(max(value + 0.5, 0.0), 255.0))
 
 
-@njit(nogil=True, cache=True)
+@kernel(nogil=True)
 def mend_equi_angular(picture, x, y, pad_x, pad_y, shift, edges, lanczos, reach, out):
     """Sample an equi-angular cubemap (h, w, c) again where interpolation leaves its strip, into out (H * W, c)."""
     height, channels = picture.shape[0], picture.shape[2]
@@ -229,7 +231,7 @@ def _cubemap_pixel(picture, column, row, lower, channel, pad_x, pad_y, shift):
     return above * (1 - fy) + below * fy
 
 
-@njit(nogil=True, cache=True)
+@kernel(nogil=True)
 def scatter(values, places, out):
     """Put values (M, c) at places (M) of out (N, c)."""
     for n in range(len(places)):
@@ -237,7 +239,7 @@ def scatter(values, places, out):
             out[places[n], channel] = values[n, channel]
 
 
-@njit(nogil=True, cache=True)
+@kernel(nogil=True)
 def scatter_weighted(values, places, weights, total):
     """Add values (M, c) uint8 times weights (M) uint16 at places (M) of total (N, c) uint16."""
     for n in range(len(places)):
@@ -245,7 +247,7 @@ def scatter_weighted(values, places, weights, total):
             total[places[n], channel] += np.uint16(values[n, channel]) * weights[n]
 
 
-@njit(nogil=True, cache=True)
+@kernel(nogil=True)
 def pixel_footprint(rays, valid, largest_ratio, out):
     """Radians out (H, W) that pixels of rays (3, H, W) span along their wide side, at most a multiple of the narrow."""
     height, width = valid.shape

@@ -20,4 +20,4 @@ def latent_frame_indices(frames: int, stride: int = 4) -> Tensor:
             f"a video of {frames} frames has no whole number of latent frames at stride {stride}: "
             f"use {below} or {below + stride} frames"
         )
-    return torch.arange(0, frames, stride)
+    return torch.arange(0, frames, stride, device="cpu")

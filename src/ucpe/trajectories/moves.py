@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from ucpe.lenses import Lens, PlanarLens
+from ucpe.reading import MAX_FRAMES
 from ucpe.trajectories.keyframes import Easing, Keyframe, camera_at, check_keyframes, easing_function, finite, positive
 from ucpe.trajectories.rotations import pose_matrix, rotation_from_angles
 
@@ -191,7 +192,8 @@ class Moves:
             raise ValueError(f"need 0 < lowest < highest hertz, got {lowest:g} and {highest:g}")
         if timing.frames > 1 and highest >= timing.fps / 2:
             raise ValueError(f"highest must be below half the frame rate, {timing.fps / 2:g} hertz, got {highest:g}")
-        shake = _band_limited(6, torch.arange(timing.frames) / timing.fps, lowest, highest, seed)
+        seconds = torch.arange(timing.frames, dtype=torch.float64, device="cpu") / timing.fps
+        shake = _band_limited(6, seconds, lowest, highest, seed)
         pitch, yaw, roll = degrees * shake[:3]
         right, up, forward = distance * shake[3:]
         return _rig(cls, lens, timing, pitch=pitch, yaw=yaw, roll=roll, right=right, up=up, forward=forward)
@@ -246,7 +248,9 @@ class Moves:
         positive("fps", fps)
         check_keyframes(keyframes)
         first, last = keyframes[0].seconds, keyframes[-1].seconds
-        at = first + torch.arange(math.floor((last - first) * fps + 1e-6) + 1, dtype=torch.float64) / fps
+        count = math.floor((last - first) * fps + 1e-6) + 1
+        MAX_FRAMES.check(count, "keyframes")
+        at = first + torch.arange(count, dtype=torch.float64, device="cpu") / fps
         c2w, own_lens, zoom = camera_at(keyframes, at.clamp(max=last), easing)
         if any(key.zoom != 1 for key in keyframes):
             lens = zoom_lens(lens, zoom)
@@ -349,7 +353,9 @@ class _Timing:
         if isinstance(frames, bool) or not isinstance(frames, int) or frames < 1:
             raise ValueError(f"frames must be a whole number, at least 1, got {frames!r}")
         self.frames, self.fps = frames, fps
-        self.progress = easing_function(shot.get("easing", "linear"))(torch.linspace(0, 1, frames, dtype=torch.float64))
+        MAX_FRAMES.check(frames, f"move {move!r}")
+        even = torch.linspace(0, 1, frames, dtype=torch.float64, device="cpu")
+        self.progress = easing_function(shot.get("easing", "linear"))(even)
 
 
 def _rig(
@@ -359,11 +365,11 @@ def _rig(
     **offsets: Tensor,  # pitch, yaw, roll in degrees; right, up, forward in world units: each (frames,)
 ) -> MovesType:
     """A trajectory from what each axis of a camera rig does, starting from the shot's pitch, yaw and roll."""
-    still = torch.zeros(timing.frames, dtype=torch.float64)
+    still = torch.zeros(timing.frames, dtype=torch.float64, device="cpu")
     pitch, yaw, roll, right, up, forward = (
         offsets.get(name, still) for name in ("pitch", "yaw", "roll", "right", "up", "forward")
     )
-    heading = rotation_from_angles(*torch.tensor([0.0, timing.yaw, 0.0], dtype=torch.float64))
+    heading = rotation_from_angles(*torch.tensor([0.0, timing.yaw, 0.0], dtype=torch.float64, device="cpu"))
     position = torch.stack([right, -up, forward], -1) @ heading.mT
     rotation = rotation_from_angles(timing.pitch + pitch, timing.yaw + yaw, timing.roll + roll)
     return cls(pose_matrix(rotation, position), lens, timing.fps)
@@ -380,8 +386,8 @@ def _pitch_to_subject(timing: _Timing, first_distance: float, distance: Tensor, 
 def _band_limited(channels: int, seconds: Tensor, lowest: float, highest: float, seed: int) -> Tensor:
     """Random signals (channels, frames) of RMS 1 about their mean between two frequencies in hertz, 0 at time 0."""
     generator = torch.Generator().manual_seed(seed)
-    draw = torch.rand(2, channels, SWAYS, generator=generator, dtype=torch.float64)
-    frequency = lowest * (highest / lowest) ** ((torch.arange(SWAYS) + draw[0]) / SWAYS)
+    draw = torch.rand(2, channels, SWAYS, generator=generator, dtype=torch.float64, device="cpu")
+    frequency = lowest * (highest / lowest) ** ((torch.arange(SWAYS, device="cpu") + draw[0]) / SWAYS)
     phase = 2 * math.pi * draw[1]
     amplitude = 1 / frequency
     amplitude = amplitude * (2 / (amplitude * amplitude).sum(-1, keepdim=True)).sqrt()

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from ucpe.lenses import FAMILIES, Lens
+from ucpe.reading import MAX_FRAMES
 from ucpe.trajectories.frames import latent_frame_indices
 from ucpe.trajectories.interpolation import interpolate_lens, interpolate_poses
 from ucpe.trajectories.moves import Moves
@@ -81,9 +82,9 @@ class Trajectory(Moves):
         if isinstance(index, slice):
             fps /= abs(index.step or 1)
             index = list(range(len(self))[index])
-        rows = torch.atleast_1d(torch.as_tensor(index).cpu())
+        rows = torch.atleast_1d(torch.as_tensor(index, device="cpu"))
         if rows.numel():
-            rows = torch.arange(len(self))[rows]
+            rows = torch.arange(len(self), device="cpu")[rows]
         if not rows.numel():
             raise ValueError(f"no frame of {len(self)} is left by that index")
         return self._with(self.c2w[rows], self.lens[rows] if self.lens.batch_shape else self.lens, fps)
@@ -108,7 +109,7 @@ class Trajectory(Moves):
         fps = self.fps if len(self) >= len(other) else other.fps
         lens = self.lens if self.lens.batch_shape and not other.lens.batch_shape else other.lens
         c2w = self.c2w @ other.c2w
-        return self._with(c2w, lens[torch.zeros(len(c2w)).long()] if lens.batch_shape == (1,) else lens, fps)
+        return self._with(c2w, lens.expand(len(c2w)) if lens.batch_shape == (1,) else lens, fps)
 
     @property
     def positions(self) -> Tensor:
@@ -198,11 +199,13 @@ class Trajectory(Moves):
         if frames is None:
             assert fps is not None
             count = math.floor(self.duration * fps + 1e-6) + 1
-            at = (torch.arange(count, dtype=torch.float64) * self.fps / fps).clamp(max=last)
+            MAX_FRAMES.check(count, "resampling")
+            at = (torch.arange(count, dtype=torch.float64, device="cpu") * self.fps / fps).clamp(max=last)
         elif frames < 1:
             raise ValueError(f"frames must be at least 1, got {frames}")
         else:
-            at = torch.arange(frames, dtype=torch.float64) * (last / max(frames - 1, 1))
+            MAX_FRAMES.check(frames, "resampling")
+            at = torch.arange(frames, dtype=torch.float64, device="cpu") * (last / max(frames - 1, 1))
             if fps is None:
                 fps = self.fps * (frames - 1) / last if last and frames > 1 else self.fps
         at = torch.where((at - at.round()).abs() < 1e-9, at.round(), at)
@@ -222,7 +225,9 @@ class Trajectory(Moves):
         if not (torch.diff(seconds) > 0).all():
             raise ValueError("timestamps must increase")
         count = math.floor(float(seconds[-1] - seconds[0]) * fps + 1e-6) + 1
-        at = (seconds[0] + torch.arange(count).to(seconds) / fps).clamp(max=float(seconds[-1]))
+        MAX_FRAMES.check(count, "resampling")
+        even = torch.arange(count, dtype=seconds.dtype, device=seconds.device) / fps
+        at = (seconds[0] + even).clamp(max=float(seconds[-1]))
         if lens.batch_shape:
             lens = interpolate_lens(lens, seconds, at)
         return Trajectory(interpolate_poses(c2w, seconds, at), lens, fps)
@@ -277,7 +282,7 @@ class Trajectory(Moves):
             raise ValueError(f"up must be a nonzero direction of 3 numbers, got {direction.tolist()}")
         if in_first_camera:
             direction = self.rotations[0] @ direction
-        turn = rotation_between(direction, torch.tensor([0.0, -1.0, 0.0]).to(direction))
+        turn = rotation_between(direction, direction.new_tensor([0.0, -1.0, 0.0]))
         turned = self.transformed(pose_matrix(turn, torch.zeros_like(direction)))
         return Trajectory(turned.c2w, turned.lens, turned.fps)
 
@@ -345,8 +350,9 @@ def _checked_poses(c2w: Tensor) -> Tensor:
         return c2w
     values = c2w.detach().double()
     rotation = values[:, :3, :3]
-    rigid = (rotation.mT @ rotation - torch.eye(3).to(rotation)).abs().amax((-2, -1)) < ROTATION_TOLERANCE
-    bottom = (values[:, 3] == torch.tensor([0.0, 0.0, 0.0, 1.0]).to(values)).all(-1)
+    identity = torch.eye(3, dtype=rotation.dtype, device=rotation.device)
+    rigid = (rotation.mT @ rotation - identity).abs().amax((-2, -1)) < ROTATION_TOLERANCE
+    bottom = (values[:, 3] == values.new_tensor([0.0, 0.0, 0.0, 1.0])).all(-1)
     for good, expectation in (
         (torch.isfinite(values).all(-1).all(-1), "finite numbers"),
         (rigid & (torch.linalg.det(rotation) > 0), "a rotation (orthonormal, determinant +1) in its upper left"),

@@ -5,6 +5,7 @@ import math
 import numpy as np
 from numba import njit
 
+from ucpe.compiled import kernel
 from ucpe.synthesis.worlds.numerics import angle_of, rotate
 from ucpe.synthesis.worlds.solids import (
     A0,
@@ -40,7 +41,7 @@ WINDOW_BAR = 0.035
 
 CHUNK = 64
 
-geometry = njit(cache=True, nogil=True, error_model="numpy", fastmath={"contract", "arcp", "nsz"})
+geometry = kernel(nogil=True, error_model="numpy", fastmath={"contract", "arcp", "nsz"})
 _part = njit(nogil=True, error_model="numpy", fastmath={"contract", "arcp", "nsz"})
 _small = njit(nogil=True, error_model="numpy", fastmath={"contract", "arcp", "nsz"}, forceinline=True)
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit
+
+from ucpe.compiled import kernel
 
 
 def array(value: Any, dtype: Any) -> np.ndarray:
@@ -74,7 +75,7 @@ def _slope(values: np.ndarray, valid: np.ndarray, axis: int) -> np.ndarray:
     return total / np.maximum(count, 1)[..., None]
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel(nogil=True, error_model="numpy")
 def _neighbour_angles(directions, valid, widths):
     frames, height, width = valid.shape
     for frame in range(frames):

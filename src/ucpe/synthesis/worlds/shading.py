@@ -4,6 +4,7 @@ import math
 
 from numba import njit
 
+from ucpe.compiled import kernel
 from ucpe.synthesis.worlds.intersect import (
     GROUND,
     GROUND_Y,
@@ -28,7 +29,7 @@ COVER, SOFTNESS, HAZE, CLOUD_X, CLOUD_Z, GLOW_WIDTH, STARS, LIGHTS_ON, SUN_EAST,
 """Entries of the look vector: linear colours of sky and lights; then cloud cover and softness, haze distance in metres,
 cloud pattern shift, sun glow, stars, lit windows, and the sun's bearing as a unit vector."""
 
-appearance = njit(cache=True, nogil=True, error_model="numpy", fastmath={"contract", "arcp", "nsz", "reassoc"})
+appearance = kernel(nogil=True, error_model="numpy", fastmath={"contract", "arcp", "nsz", "reassoc"})
 _part = njit(nogil=True, error_model="numpy", fastmath={"contract", "arcp", "nsz", "reassoc"})
 _small = njit(nogil=True, error_model="numpy", fastmath={"contract", "arcp", "nsz", "reassoc"}, forceinline=True)
 

@@ -7,6 +7,7 @@ import math
 
 from numba import njit
 
+from ucpe.compiled import kernel
 from ucpe.synthesis.worlds.intersect import GROUND, GROUND_Y, ROOM, SKY, SKYLINE, SUN_X
 from ucpe.synthesis.worlds.numerics import (
     NOISE_SIZE,
@@ -67,7 +68,7 @@ WINDOW_TRIM = 0.09
 BASEBOARD = 0.14
 PICTURE_FRAME = 0.05
 
-surface = njit(cache=True, nogil=True, error_model="numpy", fastmath={"contract", "arcp", "nsz", "reassoc"})
+surface = kernel(nogil=True, error_model="numpy", fastmath={"contract", "arcp", "nsz", "reassoc"})
 _part = njit(nogil=True, error_model="numpy", fastmath={"contract", "arcp", "nsz", "reassoc"})
 _small = njit(nogil=True, error_model="numpy", fastmath={"contract", "arcp", "nsz", "reassoc"}, forceinline=True)
 

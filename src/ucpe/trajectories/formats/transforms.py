@@ -23,10 +23,10 @@ from ucpe.trajectories.formats.base import (
 )
 from ucpe.trajectories.trajectory import Trajectory
 
-WORLD = torch.tensor([[1.0, 0, 0, 0], [0, 0, -1, 0], [0, 1, 0, 0], [0, 0, 0, 1]], dtype=torch.float64)
+WORLD = torch.tensor([[1.0, 0, 0, 0], [0, 0, -1, 0], [0, 1, 0, 0], [0, 0, 0, 1]], dtype=torch.float64, device="cpu")
 """From a world with z up and y forward to ours with y down and z forward, as `gravity_aligned` turns it."""
 
-CAMERA = torch.diag(torch.tensor([1.0, -1, -1, 1], dtype=torch.float64))
+CAMERA = torch.diag(torch.tensor([1.0, -1, -1, 1], dtype=torch.float64, device="cpu"))
 """From our camera axes to OpenGL's: y up, z backward."""
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import torch
 
+from ucpe.reading import MAX_FRAMES
 from ucpe.trajectories.formats.base import (
     ImageSize,
     Recording,
@@ -71,6 +72,7 @@ def _evenly(path: Path, c2w: torch.Tensor, seconds: torch.Tensor) -> Recording:
     if (seconds - even).abs().max() <= UNEVENNESS * step:
         return Recording(c2w, None, frame_rate(seconds))
     count = round(float((seconds[-1] - seconds[0]) / step)) + 1
+    MAX_FRAMES.check(count, path)
     at = torch.linspace(0, 1, count, dtype=seconds.dtype) * (seconds[-1] - seconds[0]) + seconds[0]
     warnings.warn(f"{path}: {len(seconds)} poses at uneven times were resampled to {count} even frames")
     return Recording(interpolate_poses(c2w, seconds, at), None, frame_rate(at))
