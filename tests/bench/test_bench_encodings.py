@@ -16,10 +16,11 @@ import torch
 
 from ucpe.bench import encodings
 from ucpe.bench.encodings import SETTINGS, Benchmark, run_benchmark
-from ucpe.bench.runs import Budget, Record, Run, RunFolder, _RecordedWork, each, run_all
+from ucpe.bench.runs import Budget, Record, RunFolder, TimedRuns, run_all
 from ucpe.bench.view_synthesis_data import random_poses
 from ucpe.bench.view_synthesis_model import Training, ViewSynthesisModel, describe
 from ucpe.lenses import FAMILIES
+from ucpe.work import Item
 
 ROOT = Path(__file__).resolve().parents[2]
 TINY = Benchmark(
@@ -66,15 +67,15 @@ def test_runs_are_kept_and_redone_only_when_their_key_changes(tmp_path):
         calls.append(task)
         return double(task)
 
-    runs = [Run(f"some/run-{i}", "a", i) for i in range(3)]
+    runs = [Item(f"some/run-{i}", i, "a") for i in range(3)]
     seen = []
     records = run_all(runs[:2], work, folder, 1, Budget(), lambda *what: seen.append(what))
     assert [record.tensors["value"].item() for record in records.values()] == [0, 2]
-    assert seen == [(1, 2, "some/run-0"), (2, 2, "some/run-1")]
+    assert seen == [("runs", 1, 2), ("runs", 2, 2)]
     records = run_all(runs, work, folder, 1, Budget())
     assert (calls, list(records)) == ([0, 1, 2], ["some/run-0", "some/run-1", "some/run-2"])
     assert records["some/run-0"].facts["seconds"] >= 0
-    run_all([Run("some/run-1", "b", 1)], work, folder, 1, Budget())
+    run_all([Item("some/run-1", 1, "b")], work, folder, 1, Budget())
     assert calls == [0, 1, 2, 1]
 
 
@@ -93,16 +94,10 @@ def test_a_budget_starts_only_what_fits():
         Budget(-1)
 
 
-def test_several_workers_do_each_task_once():
-    assert sorted(each(abs, [-3, 2, -1], workers=2)) == [(-3, 3), (-1, 1), (2, 2)]
-    with pytest.raises(ValueError, match="workers"):
-        list(each(abs, [1], workers=0))
-
-
 def test_everything_a_worker_process_needs_can_be_sent_to_it(tmp_path):
     contestants = [encodings.find_contestant("ucpe")]
     sent = (
-        _RecordedWork(partial(encodings.perform, TINY, tmp_path), RunFolder(tmp_path)),
+        TimedRuns(partial(encodings.perform, TINY, tmp_path), RunFolder(tmp_path)),
         encodings.plan(TINY, contestants),
     )
     work, runs = pickle.loads(pickle.dumps(sent))

@@ -10,6 +10,7 @@ import torch
 
 from ucpe.cli import evaluate as evaluate_command
 from ucpe.cli import report as report_command
+from ucpe.evaluation import run
 from ucpe.evaluation.estimators import EstimatorChoice
 from ucpe.evaluation.estimators.base import Clip
 from ucpe.evaluation.inputs import (
@@ -87,62 +88,65 @@ def test_a_study_by_hand(study):
     assert "estimate" not in by_name["b"]["pose"]
 
 
-def test_same_input_same_numbers_and_nothing_is_measured_twice(study, monkeypatch):
+@pytest.fixture
+def measured(monkeypatch) -> list[str]:
+    """Names of the videos that were measured, in order."""
+    names: list[str] = []
+    original = run._measure_one
+    monkeypatch.setattr(run, "_measure_one", lambda job, options: names.append(job.name) or original(job, options))
+    return names
+
+
+def test_same_input_same_numbers_and_nothing_is_measured_twice(study, measured):
     jobs = jobs_of_folder(study / "videos", study / "cameras")
     first = evaluate(jobs, study / "out", settings(study))
-    measured: list[str] = []
-    import ucpe.evaluation.run as run
-
-    original = run._measure_one
-    monkeypatch.setattr(run, "_measure_one", lambda job, options: measured.append(job.name) or original(job, options))
+    measured.clear()
     assert evaluate(jobs, study / "out", settings(study)) == first
     assert measured == []
     assert evaluate(jobs, study / "elsewhere", settings(study)) == first
     assert measured == ["a", "b", "c", "d"]
 
 
-def test_a_stopped_run_continues(study):
+def test_a_stopped_run_continues(study, measured):
     jobs = jobs_of_folder(study / "videos", study / "cameras")
 
     class Stop(Exception):
         pass
 
-    def stop(done: int, total: int, name: str) -> None:
+    def stop(what: str, done: int, total: int) -> None:
         if done == 2:
             raise Stop
 
     with pytest.raises(Stop):
         evaluate(jobs, study / "out", settings(study), progress=stop)
     assert not (study / "out" / "results.json").exists()
-    done: list[str] = []
-    evaluate(jobs, study / "out", settings(study), progress=lambda *step: done.append(step[2]))
-    assert done == ["c", "d"]
+    evaluate(jobs, study / "out", settings(study))
+    assert measured == ["a", "b", "c", "d"]
 
 
-def test_a_changed_video_camera_or_setting_is_measured_again(study):
+def test_a_changed_video_camera_or_setting_is_measured_again(study, measured):
     jobs = jobs_of_folder(study / "videos", study / "cameras")
     evaluate(jobs, study / "out", settings(study))
     write_video(study / "videos" / "a.mp4", picture_frames()[::-1], FPS)
     Trajectory.pan(LENS, frames=FRAMES, fps=FPS).save(study / "cameras" / "b.json")
     (study / "out" / "records" / "d.json").write_text("{ cut off")
-    done: list[str] = []
+    measured.clear()
     again = jobs_of_folder(study / "videos", study / "cameras")
-    evaluate(again, study / "out", settings(study), progress=lambda *step: done.append(step[2]))
-    assert done == ["a", "b", "d"]
-    done.clear()
-    changed = settings(study, measuring=Measuring(duration=0.5))
-    evaluate(again, study / "out", changed, progress=lambda *step: done.append(step[2]))
-    assert done == ["a", "b", "c", "d"]
+    evaluate(again, study / "out", settings(study))
+    assert measured == ["a", "b", "d"]
+    measured.clear()
+    evaluate(again, study / "out", settings(study, measuring=Measuring(duration=0.5)))
+    assert measured == ["a", "b", "c", "d"]
 
 
-def test_changed_results_of_another_tool_are_measured_again(study):
+def test_changed_results_of_another_tool_are_measured_again(study, measured):
     jobs = jobs_of_folder(study / "videos", study / "cameras")
     before = evaluate(jobs, study / "out", settings(study))
     np.savez(study / "poses" / "b.npz", data=jobs[1].camera.c2w.numpy())
     np.savez(study / "poses" / "d.npz", data=jobs[3].camera.c2w.numpy())
-    done: list[str] = []
-    after = evaluate(jobs, study / "out", settings(study), progress=lambda *step: done.append(step[2]))
-    assert done == ["b", "d"]
+    measured.clear()
+    after = evaluate(jobs, study / "out", settings(study))
+    assert measured == ["b", "d"]
     assert after["summary"]["pose"]["RotErr"]["mean"] < before["summary"]["pose"]["RotErr"]["mean"]
 
 
@@ -210,10 +214,30 @@ def test_calibrations_after_the_end_of_the_path_do_not_count(study):
     assert results["videos"][0]["calibration"]["metrics"]["PitchErr"] == pytest.approx(2, abs=0.01)
 
 
+def test_a_video_that_brings_the_program_down_counts_as_failed(study, monkeypatch):
+    jobs = jobs_of_folder(study / "videos", study / "cameras")
+    original = run._measure_one
+
+    def fragile(job, options):
+        if job.name == "a":
+            raise KeyError("nobody expected this")
+        return original(job, options)
+
+    monkeypatch.setattr(run, "_measure_one", fragile)
+    results = evaluate(jobs, study / "out", settings(study))
+    failure = next(entry for entry in results["failures"] if entry["name"] == "a" and entry["part"] == "pose")
+    assert failure["status"] == "failed" and "nobody expected this" in failure["reason"]
+    assert results["summary"]["pose"]["RotErr"]["failures"] >= 1
+    monkeypatch.undo()
+    assert evaluate(jobs, study / "out", settings(study))["failures"] == results["failures"]
+    again = evaluate(jobs, study / "out", settings(study), retry_failed=True)
+    assert again == evaluate(jobs, study / "elsewhere", settings(study))
+
+
 def test_parallel_over_videos_gives_the_same(study):
     jobs = jobs_of_folder(study / "videos", study / "cameras")
     one = evaluate(jobs, study / "one", settings(study))
-    assert evaluate(jobs, study / "two", settings(study, workers=2)) == one
+    assert evaluate(jobs, study / "two", settings(study), workers=2) == one
 
 
 def test_reference_videos_give_the_floor_and_the_papers_comparison(study):

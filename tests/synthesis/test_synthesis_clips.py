@@ -22,6 +22,7 @@ from ucpe.synthesis.worlds import World, render_clip
 from ucpe.trajectories import Trajectory
 from ucpe.trajectories.rotations import rotation_angle
 from ucpe.video import read_frames, write_video
+from ucpe.work import folder_lock
 
 SMALL = ClipSettings(frames=4, height=32, width=56, seed=3)
 SOURCE = Path(__file__).resolve().parents[2] / "src"
@@ -288,6 +289,11 @@ def test_footage_damaged_in_the_middle_fails_its_clips_only(tmp_path, footage, m
     assert summary.clips == 4
     assert list(summary.failed.values()) == ["bad.mp4: damaged after frame 7"]
     assert "bad.mp4" in next(iter(summary.failed))
+    monkeypatch.undo()
+    sources = [tmp_path / "bad.mp4", tmp_path / "good.mp4"]
+    assert synthesize(sources, tmp_path / "set", 8, SMALL).failed == summary.failed
+    again = synthesize(sources, tmp_path / "set", 8, SMALL, retry_failed=True)
+    assert (again.clips, again.made, again.failed) == (8, 4, {})
 
 
 def test_another_dataset_is_not_mixed_in(tmp_path):
@@ -306,11 +312,15 @@ def test_footage_that_changes_between_runs_is_noticed(tmp_path, footage):
     (folder / "another.mp4").write_bytes((footage / "walk.mp4").read_bytes())
     with pytest.raises(ValueError, match="has changed"):
         synthesize([folder], tmp_path / "set", 2, SMALL)
+    (folder / "another.mp4").unlink()
+    (folder / "one.mp4").write_bytes((footage / "walk.mp4").read_bytes() + bytes(8))
+    with pytest.raises(ValueError, match="has changed"):
+        synthesize([folder], tmp_path / "set", 2, SMALL)
 
 
 def test_a_second_run_in_the_same_folder_is_kept_out(tmp_path):
-    with clips._only_run(tmp_path), pytest.raises(ValueError, match="another run"), clips._only_run(tmp_path):
-        pass
+    with folder_lock(tmp_path / clips.STATE, "lock"), pytest.raises(ValueError, match="another run is writing here"):
+        synthesize(["worlds"], tmp_path, 1, SMALL)
 
 
 def test_test_split_holds_whole_paths(tmp_path):

@@ -232,7 +232,8 @@ def test_a_dataset_is_captioned_where_it_has_none(tmp_path, endpoint):
     failures = caption_dataset(tmp_path, captioner, workers=1)
     assert list(failures) == [rows[1]["id"]]
     assert [row["caption"] for row in read_metadata(tmp_path).to_pylist()] == ["one", "", "three", rows[3]["caption"]]
-    assert caption_dataset(tmp_path, captioner, workers=1) == {}
+    assert caption_dataset(tmp_path, captioner, workers=1) == failures and len(server.requests) == 3
+    assert caption_dataset(tmp_path, captioner, workers=1, retry_failed=True) == {}
     assert read_metadata(tmp_path).to_pylist()[1]["caption"] == "three" and len(server.requests) == 4
     synthesize(["worlds"], tmp_path, 5, SETTINGS)
     assert [row["caption"] for row in read_metadata(tmp_path).to_pylist()][:2] == ["one", "three"]

@@ -33,7 +33,7 @@ from ucpe.bench.adapter_contestants import (
 from ucpe.bench.adapter_results import assemble, draw, markdown
 from ucpe.bench.encodings import processor
 from ucpe.bench.generated_videos import MODES, PROTOCOL, video_path
-from ucpe.bench.runs import Budget, Progress, Record, Run, RunFolder, each, run_all
+from ucpe.bench.runs import Budget, Record, RunFolder, render_all, run_all
 from ucpe.files import atomic_file, file_fingerprint, fingerprint_of
 from ucpe.generation import CameraPipeline, desk
 from ucpe.generation.loading import ADAPTER_FOLDER, load_quietly
@@ -48,6 +48,7 @@ from ucpe.training.recipes import DESK_BASE, Recipe
 from ucpe.training.runs import run
 from ucpe.training.validation import validate
 from ucpe.video import read_video
+from ucpe.work import Item, Progress, folder_lock
 
 FORMAT = "ucpe-bench-adapters-1"
 """Name and version of records and results; a change of anything that changes a number changes it."""
@@ -184,7 +185,7 @@ class Setup:
         """Where a task keeps its training and its videos."""
         return self.folders.output / "work" / task.contestant / f"seed-{task.seed}-{self.training_key(task)}"
 
-    def plan(self) -> list[Run]:
+    def plan(self) -> list[Item]:
         """All runs, seed by seed and in the order of contestants: cut short, there are still pairs to compare."""
         benchmark = self.benchmark
         tasks = [
@@ -199,7 +200,7 @@ class Setup:
             "measured": [PROTOCOL, generated_videos.estimators()],
         }
         return [
-            Run(f"{task.contestant}/seed-{task.seed}", fingerprint_of(training=self.training_key(task), **rest), task)
+            Item(f"{task.contestant}/seed-{task.seed}", task, fingerprint_of(training=self.training_key(task), **rest))
             for task in tasks
         ]
 
@@ -210,6 +211,7 @@ def run_benchmark(
     workers: int | None = None,
     minutes: float | None = None,
     progress: Progress | None = None,
+    engine: str = "local",
 ) -> dict[str, Any]:
     """Run what is missing, write results.json, results.md and pictures to the output, and return the results.
 
@@ -222,16 +224,17 @@ def run_benchmark(
     runs, records, setup = [], {}, None
     unfinished = ""
     try:
-        render(benchmark, folders, workers, budget, progress)
-        setup = prepare(benchmark, folders, workers, deadline)
-        runs = setup.plan()
-        work = partial(perform, replace(setup, quiet=workers > 1))
-        run_all(runs, work, RunFolder(folders.output / "runs"), workers, budget, progress)
+        with folder_lock(folders.shared):
+            render(benchmark, folders, workers, budget, progress, engine)
+            setup = prepare(benchmark, folders, workers, deadline)
+            runs = setup.plan()
+            work = partial(perform, replace(setup, quiet=workers > 1))
+            run_all(runs, work, RunFolder(folders.output / "runs"), workers, budget, progress, engine)
     except Stopped as stopped:
         unfinished = str(stopped)
     for run_ in runs:
         if (record := RunFolder(folders.output / "runs").load(run_)) is not None:
-            records[run_.name] = record
+            records[run_.id] = record
     results = assemble(benchmark, FORMAT, records)
     results["unfinished"] = unfinished
     results["base"] = _about_base(benchmark, folders, setup)
@@ -277,7 +280,12 @@ def check(benchmark: Benchmark, folders: Folders) -> None:
 
 
 def render(
-    benchmark: Benchmark, folders: Folders, workers: int, budget: Budget, progress: Progress | None = None
+    benchmark: Benchmark,
+    folders: Folders,
+    workers: int,
+    budget: Budget,
+    progress: Progress | None = None,
+    engine: str = "local",
 ) -> None:
     """Render the clips that are missing; `Stopped` when there is no time for all."""
     shards = folders.shards or (0 if folders.data is not None and _has_clips(folders.data) else SHARDS)
@@ -285,11 +293,8 @@ def render(
     wanted = [(number, 0, folders.training_clips) for number in range(shards)]
     wanted += [(number, VALIDATION_SEED, folders.test_clips) for number in range(tests)]
     missing = [task for task in wanted if not (task[2] / f"clips-{task[0]:05d}.safetensors").exists()]
-    done = 0
-    for (number, _, folder), _path in each(_render, missing, workers, budget.allows_another):
-        done += 1
-        if progress is not None:
-            progress(done, len(missing), f"rendered {folder.name} {number}")
+    tasks = {f"{folder.name} {number}": (number, seed, folder) for number, seed, folder in missing}
+    done = render_all(_render, tasks, workers, budget, progress, engine)
     if done < len(missing):
         raise Stopped(f"rendering, after {done} of {len(missing)} shards")
 

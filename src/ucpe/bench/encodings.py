@@ -20,7 +20,7 @@ import torch
 from ucpe.bench import view_synthesis_data as data
 from ucpe.bench.camera_encodings import CONTESTANTS, Contestant, ModelShape, find_contestant
 from ucpe.bench.figures import dot_plot, image_grid
-from ucpe.bench.runs import Budget, Progress, Record, Run, RunFolder, each, run_all
+from ucpe.bench.runs import Budget, Record, RunFolder, render_all, run_all
 from ucpe.bench.statistics import Difference, Spread, paired_difference, spread
 from ucpe.bench.tables import markdown_table, shown_difference, shown_spread
 from ucpe.bench.view_synthesis_model import (
@@ -35,6 +35,7 @@ from ucpe.bench.view_synthesis_model import (
 )
 from ucpe.files import atomic_file, fingerprint_of
 from ucpe.lenses import FAMILIES
+from ucpe.work import Item, Progress, folder_lock
 
 FORMAT = "ucpe-bench-encodings-1"
 """Name and version of records and results; a change of anything that changes a number changes it."""
@@ -102,6 +103,7 @@ def run_benchmark(
     workers: int | None = None,
     minutes: float | None = None,
     progress: Progress | None = None,
+    engine: str = "local",
 ) -> dict[str, Any]:
     """Run what is missing, write results.json, results.md and pictures to `output`, and return the results.
 
@@ -113,10 +115,11 @@ def run_benchmark(
     clips = Path(clips or output / "clips")
     runs = plan(benchmark, contestants)
     folder = RunFolder(output / "runs")
-    missing = [run for run in runs if folder.load(run) is None]
-    complete = render(benchmark, {run.task.training for run in missing}, clips, workers, budget, progress)
-    ready = runs if complete else [run for run in runs if folder.load(run) is not None]
-    records = run_all(ready, partial(perform, benchmark, clips), folder, workers, budget, progress)
+    with folder_lock(output):
+        missing = [run for run in runs if folder.load(run) is None]
+        complete = render(benchmark, {run.task.training for run in missing}, clips, workers, budget, progress, engine)
+        ready = runs if complete else [run for run in runs if folder.load(run) is not None]
+        records = run_all(ready, partial(perform, benchmark, clips), folder, workers, budget, progress, engine)
     results = assemble(benchmark, contestants, runs, records)
     results["machine"] = {"processor": processor(), "cores": os.cpu_count(), "workers": workers}
     results["versions"] = {"python": platform.python_version(), "torch": torch.__version__}
@@ -128,7 +131,7 @@ def run_benchmark(
     return results
 
 
-def plan(benchmark: Benchmark, contestants: Sequence[Contestant]) -> list[Run]:
+def plan(benchmark: Benchmark, contestants: Sequence[Contestant]) -> list[Item]:
     """All trainings, seed by seed and the reference first, so that a run cut short still has pairs to compare."""
     settings = {
         "format": FORMAT,
@@ -145,10 +148,10 @@ def plan(benchmark: Benchmark, contestants: Sequence[Contestant]) -> list[Run]:
         for contestant in sorted(contestants, key=lambda contestant: contestant.name != REFERENCE)
     ]
     return [
-        Run(
+        Item(
             f"{task.contestant.name.replace(':', '-')}/{task.training}-seed-{task.seed}",
-            fingerprint_of(**settings, version=task.contestant.version),
             task,
+            fingerprint_of(**settings, version=task.contestant.version),
         )
         for task in tasks
     ]
@@ -161,18 +164,15 @@ def render(
     workers: int,
     budget: Budget,
     progress: Progress | None = None,
+    engine: str = "local",
 ) -> bool:
     """Render the clips that these trainings and their tests lack; whether all are there in the end."""
     counts = {name: benchmark.training.clips for name in data.TRAINING_PARTS if name in trainings}
     if trainings:
         counts |= dict.fromkeys(data.TEST_PARTS, benchmark.test_clips)
     shards = list(data.missing_shards(counts, clips))
-    done = 0
-    for (name, shard), _ in each(partial(_render, clips), shards, workers, budget.allows_another):
-        done += 1
-        if progress is not None:
-            progress(done, len(shards), f"rendered {name} {shard}")
-    return done == len(shards)
+    tasks = {f"{name} {number}": (name, number) for name, number in shards}
+    return render_all(partial(_render, clips), tasks, workers, budget, progress, engine) == len(shards)
 
 
 def perform(benchmark: Benchmark, clips: Path, task: Task) -> Record:
@@ -204,7 +204,7 @@ def perform(benchmark: Benchmark, clips: Path, task: Task) -> Record:
 
 
 def assemble(
-    benchmark: Benchmark, contestants: Sequence[Contestant], runs: Sequence[Run], records: dict[str, Record]
+    benchmark: Benchmark, contestants: Sequence[Contestant], runs: Sequence[Item], records: dict[str, Record]
 ) -> dict[str, Any]:
     """Results as plain data: PSNR and differences to the reference by setting, test set and contestant, or None."""
     names = [contestant.name for contestant in contestants]
@@ -229,7 +229,7 @@ def assemble(
         "settings": {name: asdict(setting) for name, setting in SETTINGS.items()},
         "psnr": psnrs,
         "differences": differences,
-        "runs": {run.name: records[run.name].facts if run.name in records else None for run in runs},
+        "runs": {run.id: records[run.id].facts if run.id in records else None for run in runs},
     }
 
 
@@ -275,7 +275,7 @@ def markdown(results: dict[str, Any]) -> str:
 
 
 def draw(
-    results: dict[str, Any], records: dict[str, Record], runs: Sequence[Run], clips: Path, output: Path
+    results: dict[str, Any], records: dict[str, Record], runs: Sequence[Item], clips: Path, output: Path
 ) -> list[Path]:
     """Write psnr.png and views.png; the views are those of the first seed that a contestant has."""
     titles = results["contestants"]
@@ -297,8 +297,8 @@ def draw(
         setting, clip = "mixed" if test == "mixed" else "seen", index % len(part)
         row: list[np.ndarray | None] = [part.images[clip, view].numpy() for view in range(GIVEN + 1)]
         for name in titles:
-            mine = (run for run in runs if run.task.contestant.name == name and run.name in records)
-            found = [record for run in mine if f"{setting}/{test}" in (record := records[run.name]).tensors]
+            mine = (run for run in runs if run.task.contestant.name == name and run.id in records)
+            found = [record for run in mine if f"{setting}/{test}" in (record := records[run.id]).tensors]
             row.append(_masked(found[0].tensors[f"{setting}/{test}/views"], part, clip) if found else None)
         rows[test] = row
     paths.append(image_grid(output / "views.png", ["given", "given", "truth", *titles.values()], rows))
@@ -359,15 +359,15 @@ def _load(name: str, count: int, clips: Path) -> data.Triples:
 
 
 def _values(
-    runs: Sequence[Run], records: dict[str, Record], contestant: str, setting: str
+    runs: Sequence[Item], records: dict[str, Record], contestant: str, setting: str
 ) -> dict[int, dict[str, np.ndarray]]:
     """PSNR (clips,) by seed and test set of a contestant, and their mean over test sets, clip by clip."""
     result = {}
     for run in runs:
         task = run.task
-        if task.contestant.name != contestant or task.training != SETTINGS[setting].training or run.name not in records:
+        if task.contestant.name != contestant or task.training != SETTINGS[setting].training or run.id not in records:
             continue
-        tensors = records[run.name].tensors
+        tensors = records[run.id].tensors
         values = {test: tensors[f"{setting}/{test}"].numpy() for test in SETTINGS[setting].tests}
         result[task.seed] = {**values, "mean": np.mean(list(values.values()), axis=0)}
     return result

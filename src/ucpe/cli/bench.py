@@ -10,6 +10,8 @@ from typing import Annotated
 
 import tyro
 
+from ucpe.work import progress_bar
+
 
 @dataclass
 class Latency:
@@ -89,6 +91,8 @@ class Encodings:
     """Sets of clips to train on: all, narrow. [default: both, or all if --quick]"""
     workers: int | None = None
     """Processes, of one thread each. [default: one per core]"""
+    engine: str = "local"
+    """local; ray, which joins the cluster of RAY_ADDRESS or starts one on this machine; or ray://HOST:PORT."""
     data: Path | None = None
     """Folder of rendered clips. [default: OUTPUT/clips]"""
     list: bool = False
@@ -117,14 +121,16 @@ def encodings(arguments: Sequence[str]) -> None:
         if (value := getattr(options, name)) is not None:
             benchmark = replace(benchmark, training=replace(benchmark.training, **{name: value}))
     output = options.output / f"{benchmark.training.steps}-steps"
-    results = run_benchmark(
-        benchmark,
-        output,
-        options.data or options.output / "clips",
-        options.workers,
-        options.minutes,
-        lambda done, total, name: print(f"{done}/{total} {name}", file=sys.stderr, flush=True),
-    )
+    with progress_bar() as show:
+        results = run_benchmark(
+            benchmark,
+            output,
+            options.data or options.output / "clips",
+            options.workers,
+            options.minutes,
+            show,
+            options.engine,
+        )
     print(markdown(results))
     print(f"wrote results.json, results.md, psnr.png and views.png to {output}")
 
@@ -174,6 +180,8 @@ class Adapters:
     """Autoencoder with the same encoder and a better decoder, for the videos."""
     workers: int | None = None
     """Processes, of one thread each. [default: one per core]"""
+    engine: str = "local"
+    """local; ray, which joins the cluster of RAY_ADDRESS or starts one on this machine; or ray://HOST:PORT."""
     list: bool = False
     """Print the contestants in the order in which they are run, and stop."""
 
@@ -220,13 +228,8 @@ def adapters(arguments: Sequence[str]) -> None:
         shards=2 if options.quick and options.shards is None and options.data is None else options.shards,
         **{name: None if path is None else path.resolve() for name, path in paths.items()},
     )
-    results = bench.run_benchmark(
-        benchmark,
-        folders,
-        options.workers,
-        options.minutes,
-        lambda done, total, name: print(f"{done}/{total} {name}", file=sys.stderr, flush=True),
-    )
+    with progress_bar() as show:
+        results = bench.run_benchmark(benchmark, folders, options.workers, options.minutes, show, options.engine)
     print(bench.markdown(results))
     print(f"wrote results.json, results.md, errors.png and views.png to {folders.output}")
 

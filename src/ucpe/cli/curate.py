@@ -10,6 +10,7 @@ from typing import Annotated
 import tyro
 
 from ucpe.synthesis.curation.pipeline import CurationSettings
+from ucpe.work import WorkOptions, progress_bar
 
 USAGE = """usage: ucpe curate VIDEOS ... -o curated/       clips, poses and scores from raw 360 degree videos
        ucpe curate report curated/             a page that shows what each step kept and dropped, and why
@@ -28,10 +29,9 @@ class CurateOptions:
     """Folders of videos, or single ones."""
     output: Annotated[Path, tyro.conf.arg(aliases=["-o"])] = Path("curated")
     """Folder for the clips and their rows."""
-    workers: int = 1
-    """Processes, each with a video of its own."""
+    work: Annotated[WorkOptions, tyro.conf.arg(name="")] = field(default_factory=WorkOptions)
     shard: int = 0
-    """Which share of the videos to do, on one of several machines that share the output folder."""
+    """Which share of the videos to do, on one of several machines that share the output folder but no cluster."""
     shards: int = 1
     """How many shares there are."""
     settings: Annotated[CurationSettings, tyro.conf.arg(name="")] = field(default_factory=CurationSettings)
@@ -60,23 +60,20 @@ def main(arguments: list[str]) -> None:
 
 
 def _curate(options: CurateOptions) -> None:
-    from rich.progress import MofNCompleteColumn, Progress, TimeRemainingColumn
-
     from ucpe.synthesis.curation.pipeline import curate_videos
 
-    with Progress(*Progress.get_default_columns()[:2], MofNCompleteColumn(), TimeRemainingColumn()) as bar:
-        task = bar.add_task("videos", total=None)
+    with progress_bar() as show:
         summary = curate_videos(
             options.videos,
             options.output,
             options.settings.steps(),
-            workers=options.workers,
             shard=options.shard,
             shards=options.shards,
-            progress=lambda done, total, _: bar.update(task, completed=done, total=total),
+            progress=show,
+            **vars(options.work),
         )
     print(f"{options.output}: {summary.kept} of {summary.clips} clips kept, from {summary.videos} videos")
-    for title, problems in (("set aside", summary.set_aside), ("failed, to be tried again", summary.failed)):
+    for title, problems in (("set aside", summary.set_aside), ("failed (--retry-failed tries again)", summary.failed)):
         if problems:
             print(f"{title}: {len(problems)}")
             for name, problem in sorted(problems.items()):

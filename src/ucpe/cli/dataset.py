@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated
 
 import tyro
+
+from ucpe.work import WorkOptions, progress_bar
 
 
 @dataclass
@@ -31,6 +33,7 @@ class Export:
     shard_clips: int = 100
     """Clips in each shard."""
     split: str | None = None
+    work: Annotated[WorkOptions, tyro.conf.arg(name="")] = field(default_factory=WorkOptions)
 
 
 @dataclass
@@ -45,6 +48,7 @@ class Caption:
     """Also replace captions that are there."""
     dry_run: bool = False
     """Show what would be sent, and send nothing."""
+    work: Annotated[WorkOptions, tyro.conf.arg(name="")] = field(default_factory=WorkOptions)
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -57,10 +61,14 @@ def main(arguments: Sequence[str]) -> None:
     elif isinstance(command, Export):
         from ucpe.synthesis.dataset import export_webdataset, open_dataset
 
-        shards = export_webdataset(open_dataset(command.folder, command.split), command.output, command.shard_clips)
+        dataset = open_dataset(command.folder, command.split)
+        with progress_bar() as show:
+            shards = export_webdataset(
+                dataset, command.output, command.shard_clips, progress=show, **vars(command.work)
+            )
         print(f"{command.output}: {len(shards)} shards")
     else:
-        caption(command.folder, command.url, command.model, again=command.again, dry_run=command.dry_run)
+        caption(command.folder, command.url, command.model, command.work, again=command.again, dry_run=command.dry_run)
 
 
 def stats(command: Stats) -> None:
@@ -84,7 +92,9 @@ def stats(command: Stats) -> None:
     print(f"{output}: {', '.join(written)}")
 
 
-def caption(folder: Path, url: str, model: str, *, again: bool = False, dry_run: bool = False) -> None:
+def caption(
+    folder: Path, url: str, model: str, work: WorkOptions, *, again: bool = False, dry_run: bool = False
+) -> None:
     """Caption a dataset, or show the first request."""
     from ucpe.synthesis.captions import EndpointCaptioner, caption_dataset
     from ucpe.synthesis.dataset import open_dataset
@@ -101,17 +111,9 @@ def caption(folder: Path, url: str, model: str, *, again: bool = False, dry_run:
             print(f"each as {len(images)} JPEG images of {captioner.height} rows, {size:.0f} kB; the words:")
             print(f"  {body['messages'][0]['content']}\n  {body['messages'][1]['content'][-1]['text']}")
         return
-    from rich.progress import Progress
-
-    with Progress() as bar:
-        task = bar.add_task("captions", total=None)
-        failures = caption_dataset(
-            folder,
-            captioner,
-            again=again,
-            progress=lambda done, total: bar.update(task, completed=done, total=total),
-        )
+    with progress_bar() as show:
+        failures = caption_dataset(folder, captioner, again=again, progress=show, **vars(work))
     for name, reason in failures.items():
         print(f"  {name}: {reason}")
     if failures:
-        raise ValueError(f"{len(failures)} clips have no caption; run again to continue with them")
+        raise ValueError(f"{len(failures)} clips have no caption; --retry-failed tries them again")

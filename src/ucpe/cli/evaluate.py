@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import tyro
 
 from ucpe.cli.cameras import LensOptions, PathOptions
+from ucpe.work import WorkOptions, progress_bar
 
 if TYPE_CHECKING:
     from ucpe.evaluation.estimators import EstimatorChoice
@@ -75,8 +76,7 @@ class Evaluate:
     """Q-Align model (folder or hub id); needs --trust-remote-code."""
     trust_remote_code: bool = False
     """Allow code that comes with a model to run."""
-    workers: int = 1
-    """Videos measured at the same time."""
+    work: Annotated[WorkOptions, tyro.conf.arg(name="")] = field(default_factory=WorkOptions)
     seed: int = 0
     """Of the confidence intervals."""
 
@@ -89,7 +89,6 @@ def main(arguments: Sequence[str]) -> None:
 def evaluate(options: Evaluate) -> None:
     """Measure, write the report, print the table."""
     from rich.console import Console
-    from rich.progress import MofNCompleteColumn, Progress, TimeRemainingColumn
 
     from ucpe.evaluation import run
     from ucpe.evaluation.quality import QualitySettings, measure_quality
@@ -103,7 +102,6 @@ def evaluate(options: Evaluate) -> None:
         calibrator=_choice(options.calibrator, options.calibrator_results, options.calibrator_weights),
         protocol=options.protocol,
         measuring=Measuring(duration=options.duration),
-        workers=options.workers,
         seed=options.seed,
         label=options.label or options.videos.resolve().stem,
     )
@@ -111,19 +109,16 @@ def evaluate(options: Evaluate) -> None:
         options.fid, options.fvd, options.clip, options.qalign, trust_remote_code=options.trust_remote_code
     )
     console = Console(stderr=True)
-    with Progress(
-        *Progress.get_default_columns()[:-1], MofNCompleteColumn(), TimeRemainingColumn(), console=console
-    ) as bar:
-        task = bar.add_task("measuring", total=len(jobs))
+    with progress_bar() as show:
         results = run.evaluate(
             jobs,
             options.output,
             settings,
             quality=lambda: measure_quality(jobs, weights),
-            progress=lambda done, total, name: bar.update(task, completed=done, description=name[:40]),
+            progress=show,
             notes=notes,
+            **vars(options.work),
         )
-        bar.update(task, completed=len(jobs), description="measured")
     paths = write_report(options.output, jobs, options.against)
     print(markdown(run_table(results, options.against)))
     for failure in results["failures"]:

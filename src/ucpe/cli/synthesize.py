@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated
 
 import tyro
+
+from ucpe.work import WorkOptions, progress_bar
 
 
 @dataclass
@@ -33,8 +35,7 @@ class Synthesize:
     """Lens families to draw from."""
     test_share: float = 0.0
     """Share of the paths that go to the split "test"."""
-    workers: int = 1
-    """Processes that film."""
+    work: Annotated[WorkOptions, tyro.conf.arg(name="")] = field(default_factory=WorkOptions)
     caption_url: str | None = None
     """OpenAI-compatible endpoint that captions clips without a caption, e.g. http://localhost:8000/v1"""
     caption_model: str = ""
@@ -46,8 +47,6 @@ class Synthesize:
 def main(arguments: Sequence[str]) -> None:
     """Parse the command line and film."""
     options = tyro.cli(Synthesize, args=arguments, prog="ucpe synthesize")
-    from rich.progress import MofNCompleteColumn, Progress, TimeRemainingColumn
-
     from ucpe.synthesis.clips import ClipSettings, synthesize
 
     if options.caption_url and not options.caption_model:
@@ -61,15 +60,9 @@ def main(arguments: Sequence[str]) -> None:
         families=options.families,
         test_share=options.test_share,
     )
-    with Progress(*Progress.get_default_columns()[:2], MofNCompleteColumn(), TimeRemainingColumn()) as bar:
-        task = bar.add_task("paths, four clips each", total=None)
+    with progress_bar() as show:
         summary = synthesize(
-            options.sources,
-            options.output,
-            options.clips,
-            settings,
-            workers=options.workers,
-            progress=lambda done, total: bar.update(task, completed=done, total=total),
+            options.sources, options.output, options.clips, settings, progress=show, **vars(options.work)
         )
     print(f"{options.output}: {summary.clips} clips, {summary.made} of them made now")
     for title, problems in (("sources set aside", summary.set_aside), ("not filmed", summary.failed)):
@@ -80,6 +73,6 @@ def main(arguments: Sequence[str]) -> None:
     if options.caption_url:
         from ucpe.cli.dataset import caption
 
-        caption(options.output, options.caption_url, options.caption_model, dry_run=options.dry_run)
+        caption(options.output, options.caption_url, options.caption_model, WorkOptions(), dry_run=options.dry_run)
     if summary.clips < options.clips:
         sys.exit(1)

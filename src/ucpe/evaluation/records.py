@@ -59,26 +59,11 @@ def measure(
 ) -> dict[str, Any]:
     """Everything measured of one video, as plain data; failures are part of it."""
     started = perf_counter()
-    record: dict[str, Any] = {
-        "name": job.name,
-        "video": job.video.name,
-        "family": job.family,
-        "gravity": job.gravity,
-        "lens": job.camera.lens.to_dict() if not job.camera.lens.batch_shape else {"model": job.camera.lens.kind},
-        "seconds_of_path": round(job.camera.duration, 6),
-        "has_reference": job.reference is not None,
-    }
+    record = _facts(job)
     try:
         clip = read_clip(job.video, job.name)
     except VideoError as error:
-        reason = str(error).replace(f"{job.video}: ", "")
-        failed = {"status": "unreadable", "reason": reason}
-        record |= failed
-        if pose:
-            record["pose"] = failed | {"uninformed": _uninformed_poses(job, measuring)}
-        if calibrator:
-            record["calibration"] = failed | {"uninformed": _uninformed_calibration(job, calibrator, None)}
-        return record
+        return unmeasured(job, "unreadable", str(error).replace(f"{job.video}: ", ""), pose, calibrator, measuring)
     record |= {
         "status": "read",
         "frames": len(clip.frames),
@@ -94,6 +79,37 @@ def measure(
     if job.reference is not None:
         record["reference"] = _measure_reference(job, record, pose, calibrator, measuring)
     return record | {"seconds": round(perf_counter() - started, 2)}
+
+
+def unmeasured(
+    job: Job,
+    status: str,
+    reason: str,
+    pose: PoseEstimator | None,
+    calibrator: Calibrator | None,
+    measuring: Measuring,
+) -> dict[str, Any]:
+    """The record of a video of which nothing could be measured; it counts as if nothing was known of its camera."""
+    failed = {"status": status, "reason": reason}
+    record = _facts(job) | failed
+    if pose:
+        record["pose"] = failed | {"uninformed": _uninformed_poses(job, measuring)}
+    if calibrator:
+        record["calibration"] = failed | {"uninformed": _uninformed_calibration(job, calibrator, None)}
+    return record
+
+
+def _facts(job: Job) -> dict[str, Any]:
+    lens = job.camera.lens
+    return {
+        "name": job.name,
+        "video": job.video.name,
+        "family": job.family,
+        "gravity": job.gravity,
+        "lens": lens.to_dict() if not lens.batch_shape else {"model": lens.kind},
+        "seconds_of_path": round(job.camera.duration, 6),
+        "has_reference": job.reference is not None,
+    }
 
 
 def frame_times(camera: Trajectory, clip: Clip) -> np.ndarray:

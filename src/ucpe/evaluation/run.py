@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import importlib.metadata
 import json
-import multiprocessing
 import platform
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cache
 from pathlib import Path
@@ -21,9 +19,10 @@ from ucpe.evaluation.estimators import EstimatorChoice
 from ucpe.evaluation.estimators.base import Calibrator, PoseEstimator
 from ucpe.evaluation.inputs import Job
 from ucpe.evaluation.protocols import PROTOCOLS, find_protocol
-from ucpe.evaluation.records import Measuring, measure, record_key
+from ucpe.evaluation.records import Measuring, measure, record_key, unmeasured
 from ucpe.evaluation.statistics import Summary, summarise
 from ucpe.files import write_json
+from ucpe.work import Item, JsonParts, Progress, Quarantine, Stage, folder_lock, run
 
 FORMAT = "ucpe-evaluation-2"
 """Name and version of the layout of results.json."""
@@ -47,7 +46,6 @@ class EvaluationSettings:
     protocol: str = "robust"
     """Which protocol's numbers are the headline; all are measured and stored."""
     measuring: Measuring = field(default_factory=Measuring)
-    workers: int = 1
     seed: int = 0
     """Of the bootstrap; each estimator has its own, stored with it."""
     label: str = "this run"
@@ -59,8 +57,12 @@ def evaluate(
     output: str | Path,
     settings: EvaluationSettings | None = None,
     quality: Callable[[], dict[str, Any]] | None = None,
-    progress: Callable[[int, int, str], None] | None = None,
+    progress: Progress | None = None,
     notes: Sequence[str] = (),
+    *,
+    workers: int | None = None,
+    engine: str = "local",
+    retry_failed: bool = False,
 ) -> dict[str, Any]:
     """Measure all videos and write `results.json` to `output`; what an earlier run with the same settings did is kept.
 
@@ -74,27 +76,44 @@ def evaluate(
     repeated = [name for name, count in Counter(job.name for job in jobs).items() if count > 1]
     if repeated:
         raise ValueError(f"videos need different names; several are called {repeated[0]!r}")
-    folder = output / "records"
-    folder.mkdir(parents=True, exist_ok=True)
     pose, calibrator = _estimators(settings)
+    keys = [record_key(job, pose, calibrator, settings.measuring) for job in jobs]
     records: dict[str, dict[str, Any]] = {}
-    missing: list[tuple[Job, str]] = []
-    for job in jobs:
-        key = record_key(job, pose, calibrator, settings.measuring)
-        stored = _stored(folder / f"{job.name}.json", key)
-        if stored is None:
-            missing.append((job, key))
-        else:
-            records[job.name] = stored
-    for job, key, record in _measured(missing, settings):
-        records[job.name] = record
-        write_json(folder / f"{job.name}.json", {"key": key, "record": record})
-        if progress is not None:
-            progress(len(records), len(jobs), job.name)
+    with folder_lock(output):
+        for done in run(
+            Measurement(settings, output / "records"),
+            [Item(job.name, job, key) for job, key in zip(jobs, keys)],
+            workers=workers,
+            engine=engine,
+            quarantine=Quarantine(output),
+            retry_failed=retry_failed,
+            progress=progress,
+        ):
+            records[done.item.id] = done.part
+            if done.reason:
+                asked = (pose, calibrator, settings.measuring)
+                records[done.item.id] = unmeasured(done.item.task, "failed", done.reason, *asked)
     metrics = {} if quality is None else quality()
     results = assemble([records[job.name] for job in jobs], settings, pose, calibrator, metrics, notes)
     write_json(output / "results.json", results)
     return results
+
+
+class Measurement(Stage):
+    """Measures a video; the estimators are loaded once in every worker."""
+
+    name = "videos"
+
+    def __init__(self, settings: EvaluationSettings, folder: Path):
+        self.settings, self.parts = settings, JsonParts(folder)
+
+    def setup(self) -> None:
+        """Load the estimators."""
+        _estimators(self.settings)
+
+    def process(self, job: Job) -> dict[str, Any]:
+        """Measure one video."""
+        return _measure_one(job, self.settings)
 
 
 def assemble(
@@ -278,7 +297,7 @@ def load_results(path: str | Path) -> dict[str, Any]:
 
 def load_record(output: str | Path, name: str) -> dict[str, Any]:
     """Everything measured of one video, estimates included."""
-    return json.loads((Path(output) / "records" / f"{name}.json").read_text(encoding="utf-8"))["record"]
+    return json.loads(JsonParts(Path(output) / "records").file(Item(name)).read_text(encoding="utf-8"))["part"]
 
 
 def without_estimates(record: dict[str, Any]) -> dict[str, Any]:
@@ -309,21 +328,6 @@ def _metric_values(
     }
 
 
-def _measured(
-    missing: list[tuple[Job, str]], settings: EvaluationSettings
-) -> Iterator[tuple[Job, str, dict[str, Any]]]:
-    if settings.workers <= 1 or len(missing) <= 1:
-        for job, key in missing:
-            yield job, key, _measure_one(job, settings)
-        return
-    context = multiprocessing.get_context("spawn")
-    workers = min(settings.workers, len(missing))
-    with ProcessPoolExecutor(workers, context, initializer=torch.set_num_threads, initargs=(1,)) as pool:
-        futures = {pool.submit(_measure_one, job, settings): (job, key) for job, key in missing}
-        for future in as_completed(futures):
-            yield *futures[future], future.result()
-
-
 def _measure_one(job: Job, settings: EvaluationSettings) -> dict[str, Any]:
     return measure(job, *_estimators(settings), settings.measuring)
 
@@ -340,14 +344,6 @@ def _cached_estimators(
         None if pose is None else pose.pose_estimator(),
         None if calibrator is None else calibrator.calibrator(),
     )
-
-
-def _stored(path: Path, key: str) -> dict[str, Any] | None:
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, json.JSONDecodeError):
-        return None
-    return content["record"] if isinstance(content, dict) and content.get("key") == key else None
 
 
 __all__ = ["EvaluationSettings", "Summary", "evaluate", "load_record", "load_results"]

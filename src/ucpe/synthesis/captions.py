@@ -9,13 +9,14 @@ import os
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+
+from ucpe.files import fingerprint_of, write_bytes
+from ucpe.work import Item, Progress, Quarantine, Stage, folder_lock, run
 
 SYSTEM_PROMPT = "You are a helpful video captioning assistant."
 USER_PROMPT = "Please describe this video in detail."
@@ -127,46 +128,76 @@ class _Passing(Exception):
         self.wait = wait
 
 
+@dataclass
+class Captioning(Stage):
+    """Asks for the caption of a clip; it is kept as a text file until the table is written."""
+
+    folder: Path
+    captioner: EndpointCaptioner
+    name = "captions"
+    waits = True
+
+    def file(self, item: Item) -> Path:
+        """Where the caption of a clip is kept."""
+        return self.folder / ".synthesis" / "captions" / f"{item.id}.txt"
+
+    def find(self, item: Item) -> str | None:
+        """The caption, if it has been given."""
+        return self.file(item).read_text(encoding="utf-8") if self.file(item).is_file() else None
+
+    def process(self, video: str) -> str:
+        """The caption of a video of the folder."""
+        return self.captioner.caption(self.folder / video)
+
+    def finish(self, item: Item) -> str:
+        """Ask, and keep the answer."""
+        caption = self.process(item.task)
+        write_bytes(self.file(item), caption.encode())
+        return caption
+
+
 def caption_dataset(
     folder: str | Path,
     captioner: EndpointCaptioner,
     *,
     again: bool = False,
-    workers: int = 4,
-    progress: Callable[[int, int], None] | None = None,
+    workers: int | None = None,
+    engine: str = "local",
+    retry_failed: bool = False,
+    progress: Progress | None = None,
 ) -> dict[str, str]:
     """Caption the clips that have none (all with `again`) and return the failures by clip; each is kept as it arrives.
 
-    Interrupted, it continues with what is missing.
+    Interrupted, it continues with what is missing. Without a number of workers, four requests are under way at a time.
     """
-    from ucpe.files import write_bytes
     from ucpe.synthesis.dataset import read_metadata, write_metadata
 
     folder = Path(folder)
-    rows = read_metadata(folder).to_pylist()
-    kept = folder / ".synthesis" / "captions"
-    if again and kept.is_dir():
-        for file in kept.glob("*.txt"):
-            file.unlink()
-    todo = [row for row in rows if again or not row["caption"]]
+    stage, state = Captioning(folder, captioner), folder / ".synthesis"
     failures: dict[str, str] = {}
-
-    def work(row: dict[str, Any]) -> None:
-        file = kept / f"{row['id']}.txt"
-        try:
-            if not file.is_file():
-                write_bytes(file, captioner.caption(folder / row["file_name"]).encode())
-            row["caption"] = file.read_text(encoding="utf-8")
-        except ValueError as error:
-            failures[row["id"]] = str(error)
-
-    with ThreadPoolExecutor(workers) as pool:
-        for done, _ in enumerate(pool.map(work, todo), start=1):
-            if progress:
-                progress(done, len(todo))
-    if len(failures) < len(todo):
-        write_metadata(folder, rows)
-        _keep_in_records(folder, rows)
+    with folder_lock(state, "lock"):
+        rows = {row["id"]: row for row in read_metadata(folder).to_pylist()}
+        todo = [Item(name, row["file_name"], fingerprint_of(captioner)) for name, row in rows.items()]
+        todo = [item for item in todo if again or not rows[item.id]["caption"]]
+        if again:
+            for item in todo:
+                stage.file(item).unlink(missing_ok=True)
+        for done in run(
+            stage,
+            todo,
+            workers=workers or 4,
+            engine=engine,
+            quarantine=Quarantine(state / "captions"),
+            retry_failed=retry_failed or again,
+            progress=progress,
+        ):
+            if done.reason:
+                failures[done.item.id] = done.reason
+            else:
+                rows[done.item.id]["caption"] = done.part
+        if len(failures) < len(todo):
+            write_metadata(folder, list(rows.values()))
+            _keep_in_records(folder, list(rows.values()))
     return failures
 
 

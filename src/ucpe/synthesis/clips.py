@@ -8,24 +8,21 @@ keeps what a second run of the same command needs to continue.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, ThreadPoolExecutor, wait
-from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 
-from ucpe.files import write_bytes
+from ucpe.files import file_fingerprint, fingerprint_of, write_bytes
 from ucpe.lenses import FAMILIES, sample_lens
 from ucpe.synthesis.augmentation import VARIANTS, augment_rotations, compose_poses
 from ucpe.synthesis.dataset import Clip, clip_row, write_metadata
-from ucpe.synthesis.sources import Source, Take, open_sources
+from ucpe.synthesis.sources import PanoramaSource, Source, Take, open_sources
 from ucpe.trajectories import Trajectory
+from ucpe.work import Item, Progress, Quarantine, Stage, folder_lock, run
 
 STATE = ".synthesis"
 
@@ -73,63 +70,112 @@ def synthesize(
     clips: int,
     settings: ClipSettings | None = None,
     *,
-    workers: int = 1,
-    progress: Callable[[int, int], None] | None = None,
+    workers: int | None = None,
+    engine: str = "local",
+    retry_failed: bool = False,
+    progress: Progress | None = None,
 ) -> Summary:
     """Film clips into a dataset folder; run again after any interruption, it continues where it was.
 
-    `progress(done, total)` is called as groups finish. More clips may be asked for later; everything else must stay.
+    More clips may be asked for later; everything else must stay.
     """
     settings = settings or ClipSettings()
-    if clips < 1 or workers < 1:
-        raise ValueError(f"clips and workers must be at least 1, got {clips} and {workers}")
+    if clips < 1:
+        raise ValueError(f"clips must be at least 1, got {clips}")
     folder = Path(folder)
     state = folder / STATE
-    state.mkdir(parents=True, exist_ok=True)
-    with _only_run(state):
+    with folder_lock(state, "lock"):
         places = open_sources(sources)
         problems = _agree(state, [str(name) for name in sources], settings, places, workers)
         usable = [place for place, problem in zip(places, problems) if not problem]
         if not usable:
             raise ValueError("\n  ".join([f"none of the {len(places)} sources can be used:", *problems]))
-        for part in (folder, folder / "videos", state, state / "clips"):
-            for leftover in part.glob(".*.partial"):
-                leftover.unlink()
-        groups = range(-(-clips // len(VARIANTS)))
-        sizes = {group: min(len(VARIANTS), clips - group * len(VARIANTS)) for group in groups}
-        waiting = [
-            group for group in groups if not all(_finished(folder, *key) for key in _members(group, sizes[group]))
+        groups = [
+            Group(usable[number % len(usable)], number, number // len(usable), min(len(VARIANTS), clips - start))
+            for number, start in enumerate(range(0, clips, len(VARIANTS)))
         ]
-        before = sum(_finished(folder, *key) for group in groups for key in _members(group, sizes[group]))
-        jobs = [(usable[group % len(usable)], group, group // len(usable), sizes[group]) for group in waiting]
-        failed: dict[str, str] = {}
-        for done, (group, reason) in enumerate(_run(jobs, folder, settings, workers), start=1):
-            if reason:
-                failed[f"group {group:06d} ({usable[group % len(usable)].name})"] = reason
-            if progress:
-                progress(len(groups) - len(waiting) + done, len(groups))
-        rows = [
-            json.loads(record_path(folder, name).read_text(encoding="utf-8"))["row"]
-            for group in groups
-            for name, variant in _members(group, sizes[group])
-            if _finished(folder, name, variant)
-        ]
+        stage = Filming(folder, settings)
+        made, failed = 0, {}
+        for done in run(
+            stage,
+            [Item(f"{group.number:06d}", group, fingerprint_of(group.size, asdict(settings))) for group in groups],
+            workers=workers,
+            engine=engine,
+            quarantine=Quarantine(state),
+            retry_failed=retry_failed,
+            progress=progress,
+        ):
+            if done.reason:
+                failed[f"group {done.item.id} ({done.item.task.source.name})"] = done.reason
+            made += 0 if done.before or done.reason else done.part
+        rows = [row for group in groups for row in stage.rows(group) if row is not None]
         write_metadata(folder, rows)
         set_aside = {place.name: problem for place, problem in zip(places, problems) if problem}
-        return Summary(len(rows), len(rows) - before, set_aside, failed)
+        return Summary(len(rows), made, set_aside, failed)
 
 
-def film_group(source: Source, folder: Path, settings: ClipSettings, group: int, number: int, size: int) -> None:
-    """Film the missing clips of one group and write down what they are."""
-    path = source.plan(number, settings.frames, settings.fps, np.random.default_rng([settings.seed, group]))
-    test = np.random.default_rng([settings.seed, group, 1]).random() < settings.test_share
+@dataclass(frozen=True)
+class Group:
+    """The clips along one path through one source."""
+
+    source: Source
+    number: int
+    path: int
+    """Which of the source's paths it is."""
+    size: int
+    """How many variants are filmed."""
+
+    def members(self) -> list[tuple[str, Any]]:
+        """Clip names and variants."""
+        return [(f"{self.number:06d}-{variant}", variant) for variant in VARIANTS[: self.size]]
+
+
+@dataclass
+class Filming(Stage):
+    """Films a group of clips; its part is a record for each of them."""
+
+    folder: Path
+    settings: ClipSettings
+    name = "paths, four clips each"
+
+    def rows(self, group: Group) -> list[dict[str, Any] | None]:
+        """The rows of a group's clips, None for those that are not finished."""
+        return [finished_row(self.folder, name) for name, _ in group.members()]
+
+    def find(self, item: Item) -> int | None:
+        """The number of clips, if all are finished."""
+        return item.task.size if all(self.rows(item.task)) else None
+
+    def process(self, group: Group) -> int:
+        """Film the missing clips of a group and say how many they were."""
+        return film_group(group, self.folder, self.settings)
+
+
+class Checking(Stage):
+    """Says why nothing can be filmed in a source, or ""."""
+
+    name = "sources"
+    waits = True
+
+    def process(self, source: Source) -> str:
+        """Look into the source."""
+        try:
+            source.check()
+        except (ValueError, OSError) as error:
+            return str(error)
+        return ""
+
+
+def film_group(group: Group, folder: Path, settings: ClipSettings) -> int:
+    """Film the missing clips of one group and write down what they are; returns how many they were."""
+    source, seed = group.source, [settings.seed, group.number]
+    path = source.plan(group.path, settings.frames, settings.fps, np.random.default_rng(seed))
+    test = np.random.default_rng([*seed, 1]).random() < settings.test_share
     takes, clips = [], []
-    for place, (name, variant) in enumerate(_members(group, size)):
-        if _finished(folder, name, variant):
+    for place, (name, variant) in enumerate(group.members()):
+        if finished_row(folder, name) is not None:
             continue
-        draw = torch.Generator().manual_seed(
-            int(np.random.default_rng([settings.seed, group, 2, place]).integers(2**62))
-        )
+        draw = torch.Generator().manual_seed(int(np.random.default_rng([*seed, 2, place]).integers(2**62)))
         family, lens = sample_lens(draw, list(settings.families))
         rotations = augment_rotations(path.rotations, variant, draw)
         video = folder / "videos" / f"{name}.mp4"
@@ -155,6 +201,7 @@ def film_group(source: Source, folder: Path, settings: ClipSettings, group: int,
     for clip, caption in zip(clips, captions):
         row = {**clip_row(clip, settings.seed, path.start), "caption": caption}
         write_record(folder, clip.id, row)
+    return len(clips)
 
 
 def write_record(folder: Path, name: str, row: dict[str, Any]) -> None:
@@ -163,64 +210,32 @@ def write_record(folder: Path, name: str, row: dict[str, Any]) -> None:
     write_bytes(record_path(folder, name), json.dumps({"bytes": size, "row": row}).encode())
 
 
-def _run(
-    jobs: Sequence[tuple[Source, int, int, int]], folder: Path, settings: ClipSettings, workers: int
-) -> Iterator[tuple[int, str]]:
-    """(group, reason it failed or "") as groups finish."""
-    arguments = [(source, folder, settings, group, number, size) for source, group, number, size in jobs]
-    if workers == 1 or len(jobs) <= 1:
-        yield from map(_attempt, arguments)
-        return
-    with ProcessPoolExecutor(min(workers, len(jobs)), get_context("spawn"), initializer=_one_thread) as pool:
-        pending = {pool.submit(_attempt, job) for job in arguments}
-        while pending:
-            finished, pending = wait(pending, return_when=FIRST_COMPLETED)
-            try:
-                results = [future.result() for future in finished]
-            except BrokenProcessPool:
-                raise OSError("a worker was killed (out of memory?); run the same command again to continue") from None
-            yield from results
-
-
-def _attempt(job: tuple[Source, Path, ClipSettings, int, int, int]) -> tuple[int, str]:
-    source, folder, settings, group, number, size = job
-    try:
-        film_group(source, folder, settings, group, number, size)
-    except (ValueError, OSError) as error:
-        return group, str(error)
-    return group, ""
-
-
-def _one_thread() -> None:
-    import cv2
-
-    torch.set_num_threads(1)
-    cv2.setNumThreads(1)
-
-
-def _members(group: int, size: int) -> list[tuple[str, Any]]:
-    """Clip names and variants of a group."""
-    return [(f"{group:06d}-{variant}", variant) for variant in VARIANTS[:size]]
-
-
 def record_path(folder: Path, name: str) -> Path:
     """Where a finished clip is written down."""
     return folder / STATE / "clips" / f"{name}.json"
 
 
-def _finished(folder: Path, name: str, variant: str) -> bool:
-    """Whether a clip's record and its whole video are there."""
-    record, video = record_path(folder, name), folder / "videos" / f"{name}.mp4"
+def finished_row(folder: Path, name: str) -> dict[str, Any] | None:
+    """The row of a clip whose record and whole video are there, else None."""
     try:
-        return json.loads(record.read_text(encoding="utf-8"))["bytes"] == video.stat().st_size
+        record = json.loads(record_path(folder, name).read_text(encoding="utf-8"))
+        whole = record["bytes"] == (folder / "videos" / f"{name}.mp4").stat().st_size
     except FileNotFoundError:
-        return False
+        return None
+    return record["row"] if whole else None
 
 
-def _agree(state: Path, names: list[str], settings: ClipSettings, places: Sequence[Source], workers: int) -> list[str]:
+def _agree(
+    state: Path, names: list[str], settings: ClipSettings, places: Sequence[Source], workers: int | None
+) -> list[str]:
     """Why each source cannot be used ("" if it can), as the first run found; ValueError if this is another dataset."""
     path = state / "plan.json"
-    known = [{"name": place.name, "categories": list(place.categories)} for place in places]
+    known = [
+        {"name": place.name, "categories": list(place.categories), "file": file_fingerprint(place.video)}
+        if isinstance(place, PanoramaSource)
+        else {"name": place.name, "categories": list(place.categories)}
+        for place in places
+    ]
     now = {"sources": names, **json.loads(json.dumps(asdict(settings)))}
     if path.is_file():
         plan = json.loads(path.read_text(encoding="utf-8"))
@@ -233,30 +248,9 @@ def _agree(state: Path, names: list[str], settings: ClipSettings, places: Sequen
         if plan["sources"] != known:
             raise ValueError(f"{state.parent}: the footage it was begun with has changed; choose another folder")
         return plan["problems"]
-    with ThreadPoolExecutor(workers) as pool:
-        problems = list(pool.map(_problem, places))
+    checks = [Item(str(number), place) for number, place in enumerate(places)]
+    found = {done.item.id: done.part for done in run(Checking(), checks, workers=workers)}
+    problems = [found[check.id] for check in checks]
     plan = {"asked": now, "problems": problems, "sources": known}
     write_bytes(path, json.dumps(plan, indent=1).encode())
     return problems
-
-
-def _problem(source: Source) -> str:
-    """Why nothing can be filmed in a source, or "" if it can."""
-    try:
-        source.check()
-    except (ValueError, OSError) as error:
-        return str(error)
-    return ""
-
-
-@contextmanager
-def _only_run(state: Path) -> Iterator[None]:
-    """Keep a second run out of the same folder; the lock is gone with the process, however it ends."""
-    import fcntl
-
-    with open(state / "lock", "w") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            raise ValueError(f"{state.parent}: another run is writing here (process lock {lock.name})") from None
-        yield

@@ -19,10 +19,11 @@ import torch
 from torch import Tensor
 from torch.utils.data import Dataset
 
-from ucpe.files import atomic_file, write_bytes
+from ucpe.files import atomic_file, file_fingerprint, fingerprint_of, write_bytes
 from ucpe.lenses import lens_family, lens_from_dict
 from ucpe.reading import inside, parse_json
 from ucpe.trajectories import Trajectory
+from ucpe.work import Item, JsonParts, Progress, Stage, folder_lock, run
 
 METADATA = "metadata.parquet"
 
@@ -86,13 +87,16 @@ class ClipFolder(ClipDataset):
     """The folder that `ucpe synthesize` writes; rows stay in their compact columns until asked for."""
 
     def __init__(self, folder: str | Path, split: str | None = None):
-        self.folder = Path(folder)
+        self.folder, self.split = Path(folder), split
         table = read_metadata(self.folder)
         if split is not None:
             import pyarrow.compute as compute
 
             table = table.filter(compute.equal(table["split"], split))
         self.table = table
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return ClipFolder, (self.folder, self.split)  # another process reads the table itself
 
     def __len__(self) -> int:
         return self.table.num_rows
@@ -247,23 +251,64 @@ def read_metadata(folder: Path) -> Any:
         raise ValueError(f"{path}: expected the columns {', '.join(schema().names)} ({error})") from None
 
 
-def export_webdataset(dataset: ClipDataset, folder: str | Path, shard_clips: int = 100) -> list[Path]:
-    """Tar shards of ID.mp4, ID.txt (caption) and ID.json (the rest) for WebDataset; same clips, same bytes."""
-    if shard_clips < 1:
-        raise ValueError(f"a shard holds at least 1 clip, got {shard_clips}")
-    folder = Path(folder)
-    folder.mkdir(parents=True, exist_ok=True)
-    shards = []
-    for number, start in enumerate(range(0, len(dataset), shard_clips)):
-        path = folder / f"clips-{number:06d}.tar"
+@dataclass
+class Exporting(Stage):
+    """Writes a tar shard of some clips; its part notes the shard's size."""
+
+    dataset: ClipDataset
+    folder: Path
+    name = "shards"
+
+    def __post_init__(self) -> None:
+        self.parts = JsonParts(self.folder / ".shards")
+
+    def find(self, item: Item) -> str | None:
+        """The name of a shard that is there as it was written."""
+        part = super().find(item)
+        file = self.folder / f"{item.id}.tar"
+        return part if part is not None and file.is_file() and file.stat().st_size == part["bytes"] else None
+
+    def process(self, task: tuple[str, Sequence[int]]) -> dict[str, Any]:
+        """Write the clips of these numbers."""
+        path, indices = self.folder / f"{task[0]}.tar", task[1]
         with atomic_file(path) as partial, tarfile.open(partial, "w") as tar:
-            for index in range(start, min(start + shard_clips, len(dataset))):
-                for name, content in _members(dataset.clip(index)):
+            for index in indices:
+                for name, content in _members(self.dataset.clip(index)):
                     entry = tarfile.TarInfo(name)
                     entry.size, entry.mode = len(content), 0o644
                     tar.addfile(entry, io.BytesIO(content))
-        shards.append(path)
-    return shards
+        return {"bytes": path.stat().st_size}
+
+    def fingerprint(self, indices: Sequence[int]) -> str:
+        """Of what is known of some clips and of their videos."""
+        clips = [self.dataset.clip(index) for index in indices]
+        return fingerprint_of([[clip_row(clip), file_fingerprint(clip.video)] for clip in clips])
+
+
+def export_webdataset(
+    dataset: ClipDataset,
+    folder: str | Path,
+    shard_clips: int = 100,
+    *,
+    workers: int | None = None,
+    engine: str = "local",
+    retry_failed: bool = False,
+    progress: Progress | None = None,
+) -> list[Path]:
+    """Tar shards of ID.mp4, ID.txt (caption) and ID.json (the rest) for WebDataset; same clips, same bytes."""
+    if shard_clips < 1:
+        raise ValueError(f"a shard holds at least 1 clip, got {shard_clips}")
+    stage = Exporting(dataset, Path(folder))
+    starts = range(0, len(dataset), shard_clips)
+    shards = {
+        f"clips-{number:06d}": range(start, min(start + shard_clips, len(dataset)))
+        for number, start in enumerate(starts)
+    }
+    items = [Item(name, (name, indices), stage.fingerprint(indices)) for name, indices in shards.items()]
+    with folder_lock(stage.folder):
+        for _ in run(stage, items, workers=workers, engine=engine, retry_failed=retry_failed, progress=progress):
+            pass
+    return [stage.folder / f"{name}.tar" for name in shards]
 
 
 def _members(clip: Clip) -> Iterator[tuple[str, bytes]]:

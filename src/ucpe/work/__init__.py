@@ -24,9 +24,10 @@ from ucpe.work.parts import JsonParts, Parts
 from ucpe.work.progress import Progress, progress_bar
 from ucpe.work.quarantine import Quarantine
 from ucpe.work.running import Done, Stopped, run
-from ucpe.work.stages import Item, Resources, Stage
+from ucpe.work.stages import Calls, Item, Resources, Stage
 
 __all__ = [
+    "Calls",
     "Done",
     "Item",
     "JsonParts",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import pickle
 import queue
@@ -21,6 +22,9 @@ from ucpe.work.stages import Item, Stage
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "OPENCV_FOR_THREADS_NUM")
 """What tells a library that is loaded later how many threads to use."""
 
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
+"""Errors of a disk that takes nothing more."""
+
 SETUPS = 3
 """How many workers may die while they set up before the run gives up."""
 
@@ -34,6 +38,8 @@ class Outcome:
     reason: str = ""
     """The error in words."""
     crashed: bool = False
+    fatal: bool = False
+    """Whether no other item can do better, because the disk is full."""
 
 
 class Pool(Protocol):
@@ -58,7 +64,8 @@ def attempt(stage: Stage, item: Item) -> Outcome:
     try:
         return Outcome(stage.finish(item))
     except Exception as error:
-        return Outcome(error=portable(error), reason=reason_of(error))
+        full = isinstance(error, OSError) and error.errno in FULL
+        return Outcome(error=portable(error), reason=reason_of(error), fatal=full)
 
 
 def crash(end: str) -> Outcome:

@@ -50,8 +50,8 @@ def run(
     """Every item with its part, or why it failed, as they finish; first those that are known from before.
 
     An item that failed is kept in `quarantine` and only tried again with `retry_failed`, or when its fingerprint
-    changes; without a quarantine the first failure is raised. No item is begun once `goes_on()` is false. Ctrl-C or
-    SIGTERM lets running items finish and raises `Stopped`; the second one stops at once.
+    changes; without a quarantine the first failure ends the run, and a full disk always does. No item is begun once
+    `goes_on()` is false. Ctrl-C or SIGTERM lets running items finish and raises `Stopped`; a second one stops at once.
     """
     if workers is not None and workers < 1:
         raise ValueError(f"workers must be at least 1, got {workers}")
@@ -71,6 +71,7 @@ def run(
     waiting: deque[Item] = deque()
     crashes: Counter[str] = Counter()
     running = 0
+    fatal: Exception | None = None
     try:
         for item in items:
             part = stage.find(item)
@@ -85,13 +86,13 @@ def run(
                 waiting.append(item)
         if not waiting:
             return
-        with _stopping() as asked, closing(open_pool(stage, len(waiting), workers, engine)) as pool:
+        with closing(open_pool(stage, len(waiting), workers, engine)) as pool, _stopping() as asked:
             while waiting or running:
-                if waiting and pool.free and not asked.is_set() and goes_on():
+                if waiting and pool.free and fatal is None and not asked.is_set() and goes_on():
                     pool.submit(waiting.popleft())
                     running += 1
                     continue
-                if not running and (pool.free or asked.is_set()):
+                if not running and (pool.free or fatal or asked.is_set()):
                     break
                 for item, outcome in pool.wait():
                     running -= 1
@@ -99,9 +100,12 @@ def run(
                     if outcome.crashed and crashes[item.id] <= RETRIES:
                         waiting.appendleft(item)
                         continue
-                    if outcome.error is not None and quarantine is None:
-                        raise outcome.error
+                    if outcome.error is not None and (quarantine is None or outcome.fatal):
+                        fatal = fatal or outcome.error
+                        continue
                     yield note(Done(item, outcome.part, outcome.reason))
+            if fatal is not None:
+                raise fatal
             if waiting and asked.is_set():
                 raise Stopped(
                     f"stopped, {finished} of {total} {stage.name} done"

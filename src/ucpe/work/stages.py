@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -60,3 +61,16 @@ class Stage:
         if self.parts is not None:
             self.parts.save(item, part)
         return part
+
+
+@dataclass
+class Calls(Stage):
+    """A stage that is one function, which workers can import by its name."""
+
+    function: Callable[[Any], Any]
+    name: str = "items"
+    parts: Parts | None = None
+
+    def process(self, task: Any) -> Any:
+        """Call the function."""
+        return self.function(task)

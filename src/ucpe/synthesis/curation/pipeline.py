@@ -11,14 +11,10 @@ Killed anywhere and run again, only what is missing is done, and the rows are th
 
 from __future__ import annotations
 
-import hashlib
 import json
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from multiprocessing import get_context
 from pathlib import Path
-from typing import Any
 from urllib.parse import quote
 
 import pyarrow as pa
@@ -44,6 +40,7 @@ from ucpe.synthesis.motion.rows import (
     write_part,
 )
 from ucpe.video import VIDEO_SUFFIXES
+from ucpe.work import Item, Progress, Quarantine, Stage, folder_lock, run
 
 HIDDEN = ".curation"
 DECISIONS = "decisions"
@@ -94,7 +91,7 @@ class Summary:
     set_aside: dict[str, str] = field(default_factory=dict)
     """Damaged files, and what is wrong with them."""
     failed: dict[str, str] = field(default_factory=dict)
-    """Videos in which a step failed; the next run tries them again."""
+    """Videos in which a step failed, and why."""
 
 
 def curate_videos(
@@ -102,35 +99,62 @@ def curate_videos(
     output: str | Path,
     steps: Sequence[Step] | None = None,
     *,
-    workers: int = 1,
+    workers: int | None = None,
+    engine: str = "local",
+    retry_failed: bool = False,
     shard: int = 0,
     shards: int = 1,
-    progress: Callable[[int, int, str], None] | None = None,
+    progress: Progress | None = None,
 ) -> Summary:
-    """Curate a folder of videos, or single files; `progress(done, total, name)` is called as videos finish.
+    """Curate a folder of videos, or single files.
 
-    Machines that share the output folder take a shard each: videos are dealt out by their names.
+    Machines that share the output folder but no cluster take a shard each: videos are dealt out by their names.
     """
     steps = list(steps if steps is not None else CurationSettings().steps())
-    if not 0 <= shard < shards or workers < 1:
-        raise ValueError(f"shard must be in [0, {shards}) and workers at least 1, got {shard} and {workers}")
+    if not 0 <= shard < shards:
+        raise ValueError(f"shard must be in [0, {shards}), got {shard}")
     for step in steps:
         step.check()
-    sources = [item for item in find_videos(videos) if _digest(item[0]) % shards == shard]
-    output = Path(output)
+    sources = [item for item in find_videos(videos) if int(fingerprint_of(item[0]), 16) % shards == shard]
+    stage = Curation(Path(output), steps)
+    state = stage.output / HIDDEN / (f"shard-{shard}-of-{shards}" if shards > 1 else "")
     summary = Summary(videos=len(sources))
-    for done, (name, result) in enumerate(_results(sources, output, steps, workers), start=1):
-        if isinstance(result, Exception):
-            summary.failed[name] = f"{type(result).__name__}: {result}"
-        else:
-            counts, problem = result
-            summary.clips += counts[0]
-            summary.kept += counts[1]
+    with folder_lock(state, "lock"):
+        for done in run(
+            stage,
+            [Item(name, (name, source), stage.fingerprint(source)) for name, source in sources],
+            workers=workers,
+            engine=engine,
+            quarantine=Quarantine(state),
+            retry_failed=retry_failed,
+            progress=progress,
+        ):
+            if done.reason:
+                summary.failed[done.item.id] = done.reason
+                continue
+            (clips, kept), problem = done.part
+            summary.clips += clips
+            summary.kept += kept
             if problem:
-                summary.set_aside[name] = problem
-        if progress:
-            progress(done, len(sources), name)
+                summary.set_aside[done.item.id] = problem
     return summary
+
+
+@dataclass
+class Curation(Stage):
+    """Takes a video through all steps; each step keeps what it found, so nothing is measured twice."""
+
+    output: Path
+    steps: Sequence[Step]
+    name = "videos"
+
+    def fingerprint(self, source: Path) -> str:
+        """Of a video and of the options of all steps."""
+        return fingerprint_of(VERSION, file_fingerprint(source), [[step.name, options_of(step)] for step in self.steps])
+
+    def process(self, task: tuple[str, Path]) -> tuple[tuple[int, int], str]:
+        """Curate one video."""
+        return curate_video(*task, self.output, self.steps)
 
 
 def find_videos(videos: str | Path | Sequence[str | Path]) -> list[tuple[str, Path]]:
@@ -228,36 +252,3 @@ def _export(output: Path, part: str, source: Path, kept: list[Row], fingerprint:
     write_part(output / part, table_of(rows, CURATED), stamp)
     for video in set(before) - {row["video"] for row in rows}:
         inside(output, video, output / part).unlink(missing_ok=True)
-
-
-def _results(
-    sources: list[tuple[str, Path]], output: Path, steps: list[Step], workers: int
-) -> Iterator[tuple[str, Any]]:
-    """What became of each video, as they finish: counts, or the exception that stopped it."""
-    if workers == 1:
-        for name, source in sources:
-            yield name, _attempt(name, source, output, steps)
-        return
-    with ProcessPoolExecutor(workers, mp_context=get_context("spawn"), initializer=_one_thread) as pool:
-        jobs = {pool.submit(_attempt, name, source, output, steps): name for name, source in sources}
-        for job in as_completed(jobs):
-            yield jobs[job], job.exception() or job.result()
-
-
-def _attempt(name: str, source: Path, output: Path, steps: list[Step]) -> Any:
-    try:
-        return curate_video(name, source, output, steps)
-    except Exception as error:
-        return error if isinstance(error, ValueError | OSError) else RuntimeError(f"{type(error).__name__}: {error}")
-
-
-def _one_thread() -> None:
-    import cv2
-    import torch
-
-    torch.set_num_threads(1)
-    cv2.setNumThreads(1)
-
-
-def _digest(name: str) -> int:
-    return int.from_bytes(hashlib.sha256(name.encode()).digest()[:8], "big")
