@@ -114,7 +114,7 @@ def test_a_killed_run_continues_and_ends_the_same(folders, killed, continued):
     results, seen = continued
     assert killed["checkpoints"] and len(killed["base"]) == 1
     assert killed["base"][0].stat().st_mtime_ns == killed["time"]
-    assert [name for _, _, name in seen] == ["ucpe/seed-0", "none/seed-0"]
+    assert [step for step in seen if step[0] == "runs"] == [("runs", 1, 2), ("runs", 2, 2)]
     assert not list(folders.output.glob("work/*/*/checkpoints"))
     only = replace(TINY, contestants=("ucpe",), modes=("text",))
     whole = run_benchmark(only, replace(folders, output=folders.output.with_name("whole")), workers=1)
@@ -332,7 +332,7 @@ def test_the_command_lists_contestants_and_passes_options_on(tmp_path, monkeypat
     assert "cameractrl-relative" in capsys.readouterr().out
     asked = {}
 
-    def note(benchmark, folders, workers, minutes, progress):
+    def note(benchmark, folders, workers, minutes, progress, engine):
         asked.update(locals())
         return {}
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import pickle
+import sys
 from contextlib import suppress
 from typing import Any
 
@@ -74,7 +75,7 @@ class Actors:
         actor = (
             self.ray.remote(Worker)
             .options(num_cpus=needs.cpus or 1, num_gpus=needs.gpus, memory=needs.memory or None, max_restarts=0)
-            .remote(self.stage, needs.cpus, os.getcwd())
+            .remote(self.stage, needs.cpus, os.getcwd(), sys.path)
         )
         self.running[actor.setup.remote()] = (actor, None)
 
@@ -91,8 +92,9 @@ class Actors:
 class Worker:
     """Life of an actor."""
 
-    def __init__(self, stage: bytes, cpus: float | None, folder: str):
+    def __init__(self, stage: bytes, cpus: float | None, folder: str, path: list[str]):
         self.content, self.cpus = stage, cpus
+        sys.path += [place for place in path if place not in sys.path]
         with suppress(OSError):
             os.chdir(folder)  # so that relative paths are those of the driver, where the nodes share a file system
 
