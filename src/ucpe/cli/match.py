@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -11,6 +10,7 @@ from typing import Annotated, Any, Literal
 import tyro
 
 from ucpe.synthesis.motion.pipeline import MatchSettings
+from ucpe.work import progress_bar
 
 USAGE = """usage: ucpe match motions SOURCE ... -o motions/           candidates from videos, trajectory files and moves
        ucpe match CURATED --motions motions/ -o matches.parquet
@@ -40,6 +40,10 @@ class MotionOptions:
     """Frame rate of the videos, where they are not at hand."""
     xfov: float | None = None
     """Horizontal field of view of the videos in degrees, if known, for pycolmap."""
+    workers: int | None = None
+    """Processes on this machine [default: 1], or workers on a cluster [default: as many as fit]."""
+    engine: str = "local"
+    """local; ray, which joins the cluster of RAY_ADDRESS or starts one on this machine; or ray://HOST:PORT."""
 
 
 @dataclass
@@ -54,6 +58,10 @@ class MatchOptions:
     """Matches to write; intermediate rows are kept beside them, in a folder ending in .parts."""
     figure: Path | None = None
     """Picture of the categories before and after (.png or .svg)."""
+    workers: int | None = None
+    """Processes on this machine [default: 1], or workers on a cluster [default: as many as fit]."""
+    engine: str = "local"
+    """local; ray, which joins the cluster of RAY_ADDRESS or starts one on this machine; or ray://HOST:PORT."""
     settings: Annotated[MatchSettings, tyro.conf.arg(name="")] = field(default_factory=MatchSettings)
 
 
@@ -103,8 +111,8 @@ def _motions(options: MotionOptions) -> None:
     from ucpe.synthesis.motion import extract_motions
 
     sources = [_source(name, options) for name in options.sources]
-    with _bar() as show:
-        counts = extract_motions(sources, options.output, lambda done, total: show("motions", done, total))
+    with progress_bar() as show:
+        counts = extract_motions(sources, options.output, show, workers=options.workers, engine=options.engine)
     print(f"{options.output}  {counts.pop('', 0)} motions")
     for reason, count in counts.most_common():
         print(f"  {count} not used: {reason}")
@@ -144,8 +152,16 @@ def _match(options: MatchOptions) -> None:
     from ucpe.synthesis.motion.figures import draw_balance
     from ucpe.synthesis.motion.pipeline import match_clips
 
-    with _bar() as show:
-        summary = match_clips(options.curated, options.motions, options.output, options.settings, show)
+    with progress_bar() as show:
+        summary = match_clips(
+            options.curated,
+            options.motions,
+            options.output,
+            options.settings,
+            show,
+            workers=options.workers,
+            engine=options.engine,
+        )
     print(f"motions    {summary.motions} used{_reasons(summary.dropped_motions)}")
     print(f"clips      {summary.clips}{_reasons(summary.dropped_clips)}")
     for split, count in summary.chosen.items():
@@ -172,18 +188,3 @@ def _show(options: ShowOptions) -> None:
 
 def _reasons(counts: Mapping[str, int]) -> str:
     return "".join(f", {count} not: {reason}" for reason, count in sorted(counts.items()))
-
-
-@contextmanager
-def _bar() -> Iterator[Any]:
-    from rich.progress import MofNCompleteColumn, Progress, TaskID
-
-    tasks: dict[str, TaskID] = {}
-    with Progress(*Progress.get_default_columns()[:2], MofNCompleteColumn(), transient=True) as bar:
-
-        def show(step: str, done: int, total: int) -> None:
-            if step not in tasks:
-                tasks[step] = bar.add_task(step, total=total)
-            bar.update(tasks[step], completed=done)
-
-        yield show

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, Protocol
@@ -31,6 +31,7 @@ from ucpe.synthesis.motion.rows import (
 from ucpe.trajectories import DEFAULT_LENS, NAMED_MOVES, Trajectory
 from ucpe.trajectories.rotations import pose_matrix, rotation_from_angles
 from ucpe.video import VIDEO_SUFFIXES
+from ucpe.work import Item, Progress, Stage, folder_lock, run
 
 TRAJECTORY_SUFFIXES = (".txt", ".json", ".npy", ".npz")
 
@@ -189,7 +190,12 @@ class MoveSource:
 
 
 def extract_motions(
-    sources: Sequence[MotionSource], folder: str | Path, progress: Callable[[int, int], None] | None = None
+    sources: Sequence[MotionSource],
+    folder: str | Path,
+    progress: Progress | None = None,
+    *,
+    workers: int | None = None,
+    engine: str = "local",
 ) -> Counter[str]:
     """Write one part a motion into a folder; returns how many were kept (key "") or dropped for each reason.
 
@@ -197,19 +203,46 @@ def extract_motions(
     """
     if len({source.name for source in sources}) < len(sources):
         raise ValueError(f"sources need different names, got {', '.join(source.name for source in sources)}")
-    work = [(source, entry) for source in sources for entry in source.entries()]
-    if not work:
+    items = [
+        Item(
+            f"{source.name}/{entry.name}",
+            (source, entry),
+            fingerprint_of(source.describe(entry), entry.labels, entry.split),
+        )
+        for source in sources
+        for entry in source.entries()
+    ]
+    if not items:
         raise ValueError("the sources list no motion at all")
-    counts: Counter[str] = Counter()
-    for done, (source, entry) in enumerate(work, start=1):
-        path = Path(folder) / source.name / f"{quote(entry.name, safe='')}.parquet"
-        stamp = fingerprint_of(source.describe(entry), entry.labels, entry.split)
-        if not is_current(path, stamp) or _failed(path):
-            write_part(path, table_of([motion_row(source, entry)], MOTIONS), stamp)
-        counts[read_part(path, MOTIONS, ["dropped"])["dropped"][0].as_py()] += 1
-        if progress:
-            progress(done, len(work))
-    return counts
+    stage = Extraction(Path(folder))
+    with folder_lock(stage.folder):
+        return Counter(done.part for done in run(stage, items, workers=workers, engine=engine, progress=progress))
+
+
+@dataclass
+class Extraction(Stage):
+    """Finds the path of a motion and keeps it as a part, whose reason to drop it is the result ("" for none)."""
+
+    folder: Path
+    name = "motions"
+
+    def file(self, item: Item) -> Path:
+        """Where a motion is kept."""
+        source, entry = item.task
+        return self.folder / source.name / f"{quote(entry.name, safe='')}.parquet"
+
+    def find(self, item: Item) -> str | None:
+        """Why a motion that is there is dropped; one that failed is tried again."""
+        if not is_current(self.file(item), item.fingerprint):
+            return None
+        dropped = read_part(self.file(item), MOTIONS, ["dropped"])["dropped"][0].as_py()
+        return None if dropped.startswith("failed: ") else dropped
+
+    def finish(self, item: Item) -> str:
+        """Find the path and keep it."""
+        row = motion_row(*item.task)
+        write_part(self.file(item), table_of([row], MOTIONS), item.fingerprint)
+        return row["dropped"]
 
 
 def motion_row(source: MotionSource, entry: Entry) -> dict[str, Any]:
@@ -342,7 +375,3 @@ def _video_name(content: dict[str, Any]) -> str:
     path = str(content[key])
     name = path.replace("\\", "/").rsplit("/", 1)[-1]
     return name[: -len(Path(name).suffix)] if Path(name).suffix.lower() in VIDEO_SUFFIXES else name
-
-
-def _failed(path: Path) -> bool:
-    return read_part(path, MOTIONS, ["dropped"])["dropped"][0].as_py().startswith("failed: ")

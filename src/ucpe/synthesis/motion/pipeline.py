@@ -10,7 +10,7 @@ import hashlib
 import itertools
 import math
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -50,6 +50,7 @@ from ucpe.synthesis.motion.selection import (
 from ucpe.synthesis.motion.transfer import transfer_rotations
 from ucpe.synthesis.motion.window import Window
 from ucpe.trajectories import Trajectory
+from ucpe.work import Item, Progress, Stage, folder_lock, run
 
 SPLITS = ("train", "test")
 FACTS = ("id", "source", "quality", "watermark", "rotation_score", "categories", "motion_magnitude")
@@ -100,23 +101,25 @@ def match_clips(
     motions: str | Path,
     output: str | Path,
     settings: MatchSettings | None = None,
-    progress: Callable[[str, int, int], None] | None = None,
+    progress: Progress | None = None,
+    *,
+    workers: int | None = None,
+    engine: str = "local",
 ) -> Summary:
-    """Match curated clips with motions and write the chosen matches with their rotations.
-
-    `progress(step, done, total)` is called as parts finish.
-    """
+    """Match curated clips with motions and write the chosen matches with their rotations."""
     settings, output = settings or MatchSettings(), Path(output)
     parts = part_files(Path(curated))
     library = MotionLibrary.read(motions, settings)
     pair_files = [_pair_file(output, Path(curated), part) for part in parts]
     used = [settings.window, settings.best, settings.test_share, settings.seed, library.fingerprint()]
-    for done, (part, file) in enumerate(zip(parts, pair_files), start=1):
-        stamp = fingerprint_of(file_fingerprint(part), used)
-        if not is_current(file, stamp):
-            write_part(file, _match_part(part, library, settings), stamp)
-        if progress:
-            progress("matching", done, len(parts))
+    items = [
+        Item(file.name, (part, file), fingerprint_of(file_fingerprint(part), used))
+        for part, file in zip(parts, pair_files)
+    ]
+    stage = Matching(Path(motions), settings, library)
+    with folder_lock(output.with_suffix(".parts")):
+        for _ in run(stage, items, workers=workers, engine=engine, progress=progress):
+            pass
     clips = _Clips.read(parts, settings)
     pairs, dropped = _read_pairs(pair_files, clips, library)
     rows: dict[int, str] = {}
@@ -179,6 +182,34 @@ class MotionLibrary:
         for motion in self.motions:
             digest.update(motion.id.encode() + motion.trajectory.positions.numpy().tobytes())
         return digest.hexdigest()
+
+
+@dataclass
+class Matching(Stage):
+    """Finds the best motions of every clip of a curated part; workers read the motions once, by themselves."""
+
+    motions: Path
+    settings: MatchSettings
+    library: MotionLibrary | None
+    name = "matching"
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**vars(self), "library": None}
+
+    def setup(self) -> None:
+        """Read the motions."""
+        self.library = self.library or MotionLibrary.read(self.motions, self.settings)
+
+    def find(self, item: Item) -> bool | None:
+        """Whether the matches are there."""
+        return is_current(item.task[1], item.fingerprint) or None
+
+    def finish(self, item: Item) -> bool:
+        """Match the clips of a part and keep what was found."""
+        assert self.library is not None
+        part, file = item.task
+        write_part(file, _match_part(part, self.library, self.settings), item.fingerprint)
+        return True
 
 
 def _match_part(part: Path, library: MotionLibrary, settings: MatchSettings) -> pa.Table:
@@ -298,7 +329,7 @@ def _transfer(
     clips: _Clips,
     library: MotionLibrary,
     settings: MatchSettings,
-    progress: Callable[[str, int, int], None] | None,
+    progress: Progress | None,
 ) -> pa.Table:
     """The chosen matches with their rotations, in order of clips and closeness."""
     by_clip: dict[str, list[int]] = {}
