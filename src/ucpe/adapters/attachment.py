@@ -30,6 +30,9 @@ AdapterType = TypeVar("AdapterType", bound="Adapter")
 TUNED_FILE = "tuned_transformer.safetensors"
 """Weights of the transformer that were trained along with an adapter, by their names there."""
 
+PUSH_OPTIONS = ("repo_id", "commit_message", "private", "create_pr", "token")
+"""Options of diffusers' `push_to_hub` that `save_pretrained` takes too."""
+
 _ATTACHED: WeakKeyDictionary[nn.Module, ref[Adapter]] = WeakKeyDictionary()
 
 
@@ -134,7 +137,12 @@ class Adapter(ModelMixin, ConfigMixin):  # type: ignore[misc]
     def save_pretrained(  # type: ignore[override]
         self, save_directory: str | os.PathLike[str], **kwargs: Any
     ) -> None:
-        """Write config.json and safetensors to a directory, and the weights of the transformer that were tuned."""
+        """Write config.json and safetensors to a directory, and the weights of the transformer that were tuned.
+
+        With `push_to_hub=True` all of it is uploaded too, to `repo_id` or a repository named like the directory.
+        """
+        push = kwargs.pop("push_to_hub", False)
+        upload = {name: kwargs.pop(name) for name in PUSH_OPTIONS if name in kwargs}
         target = Path(save_directory)
         target.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=target.parent, prefix=".") as temporary:
@@ -148,6 +156,8 @@ class Adapter(ModelMixin, ConfigMixin):  # type: ignore[misc]
             target.mkdir(exist_ok=True)
             for file in staged.iterdir():
                 file.replace(target / file.name)
+        if push:
+            self.push_to_hub(**{"repo_id": target.name, **upload})
 
     @classmethod
     def from_pretrained(  # type: ignore[override]

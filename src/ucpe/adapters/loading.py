@@ -17,15 +17,18 @@ KINDS = {kind.__name__: kind for kind in _CLASSES}
 """Adapter classes by the name their configs carry."""
 
 
-def load_adapter(source: str | Path) -> Adapter:
-    """The adapter in a folder or hub repository, or in a released `.bin` checkpoint."""
+def load_adapter(source: str | Path, **hub: Any) -> Adapter:
+    """The adapter in a folder or hub repository, or in a released `.bin` checkpoint.
+
+    `hub` are options of huggingface_hub: `token`, `revision`, `cache_dir`, `local_files_only`.
+    """
     if str(source).endswith(".bin"):
         return CameraAdapter.from_released(source)
     try:
-        config: Any = Adapter.load_config(str(source))
+        config: Any = Adapter.load_config(str(source), **hub)
     except OSError as error:
         raise OSError(f"cannot load an adapter from {source}: {str(error).splitlines()[0]}") from None
     name = config.get("_class_name")
     if name not in KINDS:
         raise ValueError(f"{source} holds a {name}; a camera adapter is one of {', '.join(KINDS)}")
-    return KINDS[name].from_pretrained(str(source))
+    return KINDS[name].from_pretrained(str(source), **hub)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from ucpe.adapters import Adapter, load_adapter
 from ucpe.generation import desk
@@ -13,44 +14,75 @@ from ucpe.generation.families import Family, family_named, family_of
 ADAPTER_FOLDER = "camera_adapter"
 """Folder of the adapter inside a pipeline folder; that of a second transformer ends in _2."""
 
+HUB_OPTIONS = ("token", "revision", "local_files_only", "cache_dir")
+"""Options of diffusers' `from_pretrained` that say how to reach the hub; adapters and defaults follow them too."""
+
+AdapterSource: TypeAlias = "str | Path | Sequence[str | Path] | None"
+"""Folder, hub id or released .bin; several, in a list or parted by commas, for a model with several transformers."""
+
 
 def load_model(
-    model: str | Path | None, adapter: str | Path | None = None, **options: Any
+    model: str | Path | None, adapter: AdapterSource = None, **options: Any
 ) -> tuple[Any, list[Adapter], Defaults]:
     """The diffusers pipeline of a model, the adapters of its transformers, and its defaults."""
     from diffusers import DiffusionPipeline
     from diffusers.utils.logging import is_progress_bar_enabled
 
-    model = find_model(model)
-    adapter = find_adapter(model, adapter)
-    defaults = Defaults.load(model, pipeline_family(model).defaults)
+    hub = {name: options[name] for name in HUB_OPTIONS if name in options}
+    folder = find_model(model, **hub)
+    sources = find_adapters(folder, adapter)
+    defaults = Defaults.load(folder, pipeline_family(folder).defaults)
     try:
-        pipe = DiffusionPipeline.from_pretrained(str(model), **options)
+        pipe = DiffusionPipeline.from_pretrained(str(folder if model is None else model), **options)
     except OSError as error:
-        raise OSError(
-            f"cannot load the model {model}: {_first_line(error)}\nDownload it where there is a network "
-            f"(`hf download {model} --local-dir FOLDER`), and give that folder as the model."
-        ) from None
+        raise _not_loaded(model, error) from None
     if not is_progress_bar_enabled():
         pipe.set_progress_bar_config(disable=True)
-    return pipe, family_of(pipe).own_adapters(pipe) if adapter is None else [load_adapter(adapter)], defaults
+    family = family_of(pipe)
+    if not sources:
+        return pipe, family.own_adapters(pipe), defaults
+    if adapter is not None and len(sources) == 1:
+        sources = sources * len(family.denoisers(pipe))
+    named: dict[str, Any] = {} if adapter is None else {name: hub[name] for name in hub if name != "revision"}
+    return pipe, [load_adapter(source, **named) for source in sources], defaults
 
 
-def find_model(model: str | Path | None) -> str | Path:
-    """The model meant: a folder or hub id as it is, and the bundled desk model for None."""
-    if model is None and not desk.WEIGHTS.is_dir():
-        raise OSError("this install has no desk model: train one with `ucpe train desk-model`, or name a model")
-    return desk.WEIGHTS if model is None else model
+def find_model(model: str | Path | None, **hub: Any) -> Path:
+    """Folder of the model meant: itself, the bundled desk model's for None, or the small files that the hub has of it.
+
+    Those are all but the weights of the model: its configurations, defaults and adapters.
+    """
+    if model is None:
+        if not desk.WEIGHTS.is_dir():
+            raise OSError("this install has no desk model: train one with `ucpe train desk-model`, or name a model")
+        return desk.WEIGHTS
+    if Path(model).exists():
+        return Path(model)
+    from huggingface_hub import snapshot_download
+    from huggingface_hub.errors import HfHubHTTPError, HFValidationError
+
+    try:
+        return Path(snapshot_download(str(model), allow_patterns=["*.json", f"{ADAPTER_FOLDER}*/*"], **hub))
+    except HFValidationError:
+        raise OSError(f"there is no folder {model}, and it is no hub id either") from None
+    except (HfHubHTTPError, OSError) as error:
+        raise _not_loaded(model, error) from None
 
 
-def find_adapter(model: str | Path, adapter: str | Path | None) -> str | Path | None:
-    """The adapter meant: the one named, that in the model's folder, or None for a model that needs none."""
-    inside = Path(model) / ADAPTER_FOLDER
-    if adapter is not None or inside.is_dir():
-        return adapter or inside
-    if pipeline_family(model).own_camera:
-        return None
-    raise ValueError(f"{model} has no folder {ADAPTER_FOLDER}: name the adapter's folder or hub id as `adapter`")
+def find_adapters(folder: str | Path, adapter: AdapterSource) -> list[str | Path]:
+    """The adapters meant: those named, those in the model's folder, or none for a model that follows by itself."""
+    if adapter is not None:
+        text = isinstance(adapter, str) and not Path(adapter).exists()
+        return str(adapter).split(",") if text else [adapter] if isinstance(adapter, (str, Path)) else list(adapter)
+    inside = [path for path in (Path(folder) / f"{ADAPTER_FOLDER}{end}" for end in ("", "_2")) if path.is_dir()]
+    if not inside and not pipeline_family(folder).own_camera:
+        raise ValueError(f"{folder} has no folder {ADAPTER_FOLDER}: name the adapter's folder or hub id as `adapter`")
+    return [*inside]
+
+
+def find_adapter(folder: str | Path, adapter: AdapterSource) -> str | Path | None:
+    """The first of the adapters meant, or None for a model that needs none."""
+    return next(iter(find_adapters(folder, adapter)), None)
 
 
 def pipeline_family(model: str | Path) -> Family:
@@ -72,6 +104,13 @@ def load_quietly() -> None:
     for library in (diffusers.utils.logging, transformers.utils.logging):
         library.disable_progress_bar()
         library.set_verbosity_error()
+
+
+def _not_loaded(model: str | Path | None, error: Exception) -> OSError:
+    return OSError(
+        f"cannot load the model {model}: {_first_line(error)}\nDownload it where there is a network "
+        f"(`hf download {model} --local-dir FOLDER`), and give that folder as the model."
+    )
 
 
 def _first_line(error: Exception) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -15,7 +16,7 @@ from diffusers.utils import BaseOutput
 from ucpe.adapters import Adapter
 from ucpe.generation.defaults import Defaults
 from ucpe.generation.families import family_of
-from ucpe.generation.loading import ADAPTER_FOLDER, load_model
+from ucpe.generation.loading import ADAPTER_FOLDER, AdapterSource, load_model
 from ucpe.generation.vocabulary import UnknownWords, Vocabulary
 from ucpe.trajectories import Trajectory
 
@@ -64,18 +65,19 @@ class CameraPipeline:
         if len(denoisers) != len(self.adapters):
             raise ValueError(
                 f"{type(pipe).__name__} has {len(denoisers)} transformers that denoise, and {len(self.adapters)} "
-                "adapters are given: each needs its own"
+                "adapters are given: each needs one (name two, or one that is to serve both)"
             )
         for one, denoiser in zip(self.adapters, denoisers):
             one.attach(denoiser, required=False)
 
     @classmethod
     def from_pretrained(
-        cls, model: str | Path | None = None, adapter: str | Path | None = None, **options: Any
+        cls, model: str | Path | None = None, adapter: AdapterSource = None, **options: Any
     ) -> CameraPipeline:
         """A model with its adapter, from folders or hub ids; without arguments the bundled desk model.
 
-        Options go to diffusers' `DiffusionPipeline.from_pretrained` (`torch_dtype`, `device_map`, ...).
+        A model with two transformers takes two adapters, in a list, or one for both. Options go to diffusers'
+        `DiffusionPipeline.from_pretrained` (`torch_dtype`, `device_map`, `token`, ...).
         """
         return cls(*load_model(model, adapter, **options))
 
@@ -85,6 +87,17 @@ class CameraPipeline:
         for index, adapter in enumerate(self.adapters):
             adapter.save_pretrained(Path(folder) / (f"{ADAPTER_FOLDER}_{index + 1}" if index else ADAPTER_FOLDER))
         self.defaults.save(folder)
+
+    def push_to_hub(
+        self, repo_id: str, *, private: bool | None = None, token: str | None = None, **options: Any
+    ) -> str:
+        """Upload what `save_pretrained` writes and return its address; options are of huggingface_hub's upload."""
+        from huggingface_hub import create_repo, upload_folder
+
+        repo_id = create_repo(repo_id, private=private, token=token, exist_ok=True).repo_id
+        with tempfile.TemporaryDirectory() as folder:
+            self.save_pretrained(folder)
+            return str(upload_folder(repo_id=repo_id, folder_path=folder, token=token, **options))
 
     @property
     def adapter(self) -> Adapter:

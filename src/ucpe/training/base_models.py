@@ -40,6 +40,7 @@ class BaseModel:
         self.recipe = recipe
         self.fresh = recipe.model == DESK and recipe.train_base
         self.folder = None if self.fresh else find_folder(recipe.model)
+        self._check_expert()
         if self.fresh and recipe.autoencoder is None:
             raise ValueError(
                 "a model trained from scratch needs an autoencoder: train one with `ucpe train desk-autoencoder "
@@ -68,13 +69,26 @@ class BaseModel:
         """Constructor arguments of the transformer."""
         if self.folder is None:
             return desk.transformer_config()
-        return json.loads((self.folder / "transformer" / "config.json").read_text())
+        return json.loads((self._part("transformer") / "config.json").read_text())
 
     @property
     def concatenates_image(self) -> bool:
         """Whether the first frame comes as channels beside the latents (Wan2.1 I2V)."""
         config = self.transformer_config
         return config.get("in_channels", 16) != config.get("out_channels", 16)
+
+    def _check_expert(self) -> None:
+        """ValueError unless the recipe says which transformer of a model with two, and only of such a model."""
+        two = bool((self.pipeline_config.get("transformer_2") or [None])[0])
+        if two and self.recipe.expert is None:
+            boundary = self.pipeline_config.get("boundary_ratio") or 0.875
+            raise ValueError(
+                f"{self.recipe.model} has two transformers, each with an adapter of its own: train one with --expert "
+                f"transformer --objective.min-level {boundary:g}, then the other with --expert transformer_2 "
+                f"--objective.max-level {boundary:g}"
+            )
+        if self.recipe.expert == "transformer_2" and not two:
+            raise ValueError(f"{self.recipe.model} has one transformer: leave --expert out")
 
     def fingerprint(self, *parts: str) -> str:
         """Short name of the weights of some parts, found without loading them."""
@@ -135,7 +149,7 @@ class BaseModel:
                 raise ValueError(f"no autoencoder in {path}: expected its config.json and weights there")
             return path
         assert self.folder is not None
-        path = self.folder / name
+        path = self.folder / (self.recipe.expert or name if name == "transformer" else name)
         if not path.is_dir():
             raise OSError(f"{self.folder} has no {name}: {_how_to_download(self.recipe.model)}")
         return path

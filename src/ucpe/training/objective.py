@@ -22,18 +22,27 @@ class FlowMatching:
     shift: float = 5.0
     weighting: Literal["bell", "none"] = "bell"
     train_timesteps: int = 1000
+    min_level: float = 0.0
+    """Lowest noise level trained on, from 0 to 1; an expert of Wan2.2 A14B sees only its part."""
+    max_level: float = 1.0
+    """Highest noise level trained on."""
 
     def __post_init__(self) -> None:
+        if not 0 <= self.min_level < self.max_level <= 1:
+            raise ValueError(
+                f"min_level must be below max_level, both between 0 and 1, got {self.min_level} and {self.max_level}"
+            )
         if self.shift <= 0:
             raise ValueError(f"shift must be above 0, got {self.shift}")
         if self.weighting not in ("bell", "none"):
             raise ValueError(f"weighting must be 'bell' or 'none', got {self.weighting!r}")
 
     def sample(self, count: int, generator: torch.Generator) -> Tensor:
-        """Noise levels (count,) in (0, 1], spread evenly over the batch before shifting."""
+        """Noise levels (count,) above 0 and within the range trained on, spread evenly before shifting."""
         offset = torch.rand((), generator=generator)
         uniform = (torch.randperm(count, generator=generator) + offset) / count
-        return self.shifted(1 - uniform * (1 - 1e-3))
+        low, high = (level / (self.shift - (self.shift - 1) * level) for level in (self.min_level, self.max_level))
+        return self.shifted(high - uniform * (high - max(low, 1e-3)))
 
     def shifted(self, level: Tensor) -> Tensor:
         """Noise levels after the shift."""

@@ -24,6 +24,8 @@ class Recipe:
     name: str
     model: str = WAN
     """Pipeline folder or hub id of the base model, or "desk" or "desk-base" for those that ship with the package."""
+    expert: Literal["transformer", "transformer_2"] | None = None
+    """Which transformer of a model with two: `transformer` denoises high noise, `transformer_2` low noise."""
     autoencoder: str | None = None
     """Folder of an autoencoder to use instead of the model's own."""
     adapter: Literal["camera", "recammaster", "cameractrl", "none"] = "camera"
