@@ -82,7 +82,8 @@ class Generate:
     model: str | None = None
     """Pipeline folder or hub id. [default: the desk model in the package]"""
     adapter: str | None = None
-    """Adapter folder, hub id or released .bin. [default: the one inside the model's folder]"""
+    """Adapter folder, hub id or released .bin; FIRST,SECOND for two transformers. [default: what the model's
+    folder holds]"""
     list: Path | None = None
     """JSON or YAML list of videos to make (the released demo files work as they are)."""
     again: Path | None = None

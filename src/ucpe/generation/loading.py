@@ -72,8 +72,9 @@ def find_model(model: str | Path | None, **hub: Any) -> Path:
 def find_adapters(folder: str | Path, adapter: AdapterSource) -> list[str | Path]:
     """The adapters meant: those named, those in the model's folder, or none for a model that follows by itself."""
     if adapter is not None:
-        text = isinstance(adapter, str) and not Path(adapter).exists()
-        return str(adapter).split(",") if text else [adapter] if isinstance(adapter, (str, Path)) else list(adapter)
+        if isinstance(adapter, str) and not Path(adapter).exists():
+            return [*adapter.split(",")]
+        return [adapter] if isinstance(adapter, (str, Path)) else [*adapter]
     inside = [path for path in (Path(folder) / f"{ADAPTER_FOLDER}{end}" for end in ("", "_2")) if path.is_dir()]
     if not inside and not pipeline_family(folder).own_camera:
         raise ValueError(f"{folder} has no folder {ADAPTER_FOLDER}: name the adapter's folder or hub id as `adapter`")

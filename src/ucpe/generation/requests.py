@@ -13,7 +13,7 @@ import torch
 
 from ucpe.files import file_fingerprint, fingerprint_of, write_json
 from ucpe.generation.defaults import Defaults
-from ucpe.generation.loading import find_adapter, find_model
+from ucpe.generation.loading import find_adapters, find_model
 from ucpe.generation.setup import Setup, split_lora
 from ucpe.generation.vocabulary import UnknownWords
 from ucpe.lenses.files import lens_from_dict
@@ -74,8 +74,9 @@ class Request:
 
     def sources(self) -> str:
         """A short name of the files that the video is made from: weights, LoRAs and first frame."""
-        files: list[str | Path] = [find_model(self.model), *(split_lora(lora)[0] for lora in self.setup.lora)]
-        files += [file for file in (find_adapter(files[0], self.adapter), self.image) if file is not None]
+        model = find_model(self.model)
+        files = [model, *(split_lora(lora)[0] for lora in self.setup.lora), *find_adapters(model, self.adapter)]
+        files += [] if self.image is None else [self.image]
         return fingerprint_of([_fingerprint(Path(file)) for file in files])
 
 
