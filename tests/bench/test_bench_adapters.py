@@ -328,7 +328,7 @@ def test_impossible_requests_raise_before_anything_is_made(change, message, fold
 def test_the_command_lists_contestants_and_passes_options_on(tmp_path, monkeypatch, capsys):
     from ucpe.cli.bench import main
 
-    main(["adapters", "--list"])
+    main(["generation", "frozen", "--list"])
     assert "cameractrl-relative" in capsys.readouterr().out
     asked = {}
 
@@ -338,18 +338,18 @@ def test_the_command_lists_contestants_and_passes_options_on(tmp_path, monkeypat
 
     monkeypatch.setattr(adapters, "run_benchmark", note)
     monkeypatch.setattr(adapters, "markdown", lambda results: "the tables")
-    main(["adapters", "--quick", "-o", str(tmp_path), "--contestants", "ucpe", "gta", "--ablations", "--minutes", "5",
-          "--seeds", "4", "--data", str(tmp_path / "a"), "--own-learning-rates"])  # fmt: skip
+    main(["generation", "frozen", "--quick", "-o", str(tmp_path), "--contestants", "ucpe", "gta", "--ablations",
+          "--minutes", "5", "--seeds", "4", "--data", str(tmp_path / "a"), "--own-learning-rates"])  # fmt: skip
     benchmark, where = asked["benchmark"], asked["folders"]
     assert benchmark.contestants[:3] == ("ucpe", "gta", "ucpe-pre") and len(benchmark.contestants) == 8
     assert (benchmark.seeds, benchmark.steps, benchmark.learning_rate) == (4, 200, None)
     assert (where.output, where.shared) == (tmp_path / "200-steps-own-learning-rates", tmp_path)
     assert (where.data, where.shards, asked["minutes"]) == (tmp_path / "a", None, 5)
     assert "the tables" in capsys.readouterr().out
-    main(["adapters", "-o", str(tmp_path), "--learning-rate", "4e-3"])
+    main(["generation", "frozen", "-o", str(tmp_path), "--learning-rate", "4e-3"])
     assert (asked["benchmark"].learning_rate, asked["folders"].output) == (4e-3, tmp_path / "1000-steps-rate-0.004")
     assert asked["benchmark"].contestants == MAIN
-    main(["adapters", "-o", str(tmp_path), "--all"])
+    main(["generation", "frozen", "-o", str(tmp_path), "--all"])
     chosen = [contestant.name for contestant in find_contestants(asked["benchmark"].contestants)]
     assert chosen == [name for name, one in CONTESTANTS.items() if not one.ablation]
     wrongs = (
@@ -359,4 +359,4 @@ def test_the_command_lists_contestants_and_passes_options_on(tmp_path, monkeypat
     )
     for wrong in wrongs:
         with pytest.raises(ValueError, match=r"learning|--contestants or --all"):
-            main(["adapters", "-o", str(tmp_path), *wrong])
+            main(["generation", "frozen", "-o", str(tmp_path), *wrong])

@@ -136,13 +136,86 @@ def encodings(arguments: Sequence[str]) -> None:
 
 
 @dataclass
-class Adapters:
+class Generation:
+    """Compare how fast small video models learn to follow a camera, each told cameras in one way, from scratch.
+
+    The same command again continues where the last one stopped. `ucpe bench generation frozen` compares adapters on a
+    frozen base instead: the rows of the paper's Table 1.
+    """
+
+    output: Annotated[Path, tyro.conf.arg(aliases=["-o"])] = Path("bench-generation")
+    """Folder for clips, runs and, by number of steps, results.json, results.md, curves.png and views.png."""
+    contestants: tuple[str, ...] | None = None
+    """Contestants by name. [default: all]"""
+    adapter: tyro.conf.UseAppendAction[tuple[str, ...]] = ()
+    """An Adapter of yours that takes part too, as my_module:MyAdapter; may be repeated."""
+    quick: bool = False
+    """A first look: four contestants, one seed, 350 steps, 16 cameras."""
+    long: bool = False
+    """Ten times the steps and 64 cameras, for a night: do the others catch up?"""
+    seeds: int | None = None
+    """Trainings of each contestant. [default: 3, or 1 if --quick]"""
+    steps: int | None = None
+    """Steps of each training. [default: 700, or 350 if --quick, or 7000 if --long]"""
+    clips: int | None = None
+    """Clips to train on. [default: 4096, or 2048 if --quick, or 16384 if --long]"""
+    cameras: int | None = None
+    """Held-out cameras. [default: 32, or 16 if --quick, or 64 if --long]"""
+    checks: int | None = None
+    """How often, evenly over the steps, videos are measured. [default: 4, or 2 if --quick, or 10 if --long]"""
+    minutes: float | None = None
+    """Start nothing that would not end within so many minutes; what was not run is shown as not run."""
+    workers: int | None = None
+    """Processes, of one thread each. [default: one per core]"""
+    data: Path | None = None
+    """Folder of rendered clips. [default: OUTPUT/clips]"""
+    list: bool = False
+    """Print the contestants in the order in which they are run, and stop."""
+
+
+def generation(arguments: Sequence[str]) -> None:
+    """Run the comparison of trainings from scratch, or the one on a frozen base, and print its tables."""
+    if arguments and arguments[0] == "frozen":
+        return frozen(arguments[1:])
+    options = tyro.cli(Generation, args=arguments, prog="ucpe bench generation")
+    from dataclasses import replace
+
+    from ucpe.bench.generation import LONG, QUICK, Benchmark, markdown, run_benchmark
+    from ucpe.bench.pair_model import CONTESTANTS
+
+    if options.list:
+        print("\n".join(f"{name:<12} {title}" for name, (title, _) in CONTESTANTS.items()))
+        return
+    if options.quick and options.long:
+        raise ValueError("name --quick or --long, not both")
+    benchmark = QUICK if options.quick else LONG if options.long else Benchmark()
+    given = {name: getattr(options, name) for name in ("seeds", "steps", "clips", "cameras", "checks")}
+    benchmark = replace(
+        benchmark,
+        contestants=(*(options.contestants or benchmark.contestants), *options.adapter),
+        **{name: value for name, value in given.items() if value is not None},
+    )
+    output = options.output / f"{benchmark.steps}-steps"
+    results = run_benchmark(
+        benchmark,
+        output,
+        options.data or options.output / "clips",
+        options.workers,
+        options.minutes,
+        lambda done, total, name: print(f"{done}/{total} {name}", file=sys.stderr, flush=True),
+    )
+    print(markdown(results))
+    print(f"wrote results.json, results.md, curves.png and views.png to {output}")
+
+
+@dataclass
+class Frozen:
     """Compare camera adapters in controlled generation: the rows of the paper's Table 1 on one small frozen base.
 
     The same command again continues where the last one stopped.
     """
 
-    output: Annotated[Path, tyro.conf.arg(aliases=["-o"])] = Path("bench-adapters")
+    output: Annotated[Path, tyro.conf.arg(aliases=["-o"])] = Path("bench-generation-frozen")
     """Folder for clips, base, runs and, by number of steps, results.json, results.md, errors.png and views.png."""
     contestants: tuple[str, ...] | None = None
     """Contestants by name. [default: ucpe none recammaster cameractrl prope]"""
@@ -186,9 +259,9 @@ class Adapters:
     """Print the contestants in the order in which they are run, and stop."""
 
 
-def adapters(arguments: Sequence[str]) -> None:
-    """Run the comparison of adapters and print its tables."""
-    options = tyro.cli(Adapters, args=arguments, prog="ucpe bench adapters")
+def frozen(arguments: Sequence[str]) -> None:
+    """Run the comparison of adapters on a frozen base and print its tables."""
+    options = tyro.cli(Frozen, args=arguments, prog="ucpe bench generation frozen")
     from dataclasses import replace
 
     from ucpe.bench.adapter_contestants import CONTESTANTS, MAIN
@@ -235,8 +308,8 @@ def adapters(arguments: Sequence[str]) -> None:
 
 
 SUBCOMMANDS: dict[str, tuple[str, Callable[[Sequence[str]], None]]] = {
-    "adapters": ("controlled generation with camera adapters", adapters),
     "encodings": ("novel view synthesis with every camera encoding", encodings),
+    "generation": ("learning to follow a camera: from scratch, or (generation frozen) on a frozen base", generation),
     "latency": ("time per video and what the adapter adds", latency),
 }
 """Each comparison: what it is, and what runs it on the rest of the command line."""

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -16,6 +17,9 @@ from torch import Tensor
 from ucpe.files import atomic_file
 from ucpe.lenses import FAMILIES, UCM
 from ucpe.trajectories.rotations import rotation_from_angles
+
+if TYPE_CHECKING:
+    from ucpe.synthesis.worlds.world import Style
 
 FRAMES, HEIGHT, WIDTH, FPS = 17, 64, 112, 8.0
 CLIPS_PER_SHARD = 256
@@ -52,6 +56,7 @@ class DeskClips:
     seeds: Tensor  # (B,)
     captions: list[str]
     families: list[str]
+    near_depth: Tensor | None = None  # (B,) metres
 
     def lens(self, index: int) -> UCM:
         """Lens of one clip."""
@@ -77,34 +82,49 @@ def random_camera(
     return family.name, lens, poses
 
 
-def render_shard(shard: int, first_seed: int, folder: Path, samples: int = 2, threads: int = 1) -> Path:
-    """Render one shard of clips, unless it is already there; returns its path."""
+def render_shard(
+    shard: int,
+    first_seed: int,
+    folder: Path,
+    samples: int = 2,
+    threads: int = 1,
+    style: Style = "textured",
+    kept: Sequence[int] = tuple(range(FRAMES)),
+    clips: int = CLIPS_PER_SHARD,
+) -> Path:
+    """Render one shard of clips, unless it is already there; returns its path.
+
+    Only the `kept` frames of every clip are rendered.
+    """
     from ucpe.synthesis.worlds import World, render_clip
 
     path = Path(folder) / f"clips-{shard:05d}.safetensors"
     if path.exists():
         return path
     Path(folder).mkdir(parents=True, exist_ok=True)
-    video = torch.empty(CLIPS_PER_SHARD, FRAMES, HEIGHT, WIDTH, 3, dtype=torch.uint8)
-    c2w = torch.empty(CLIPS_PER_SHARD, FRAMES, 4, 4)
-    seeds = first_seed + shard * CLIPS_PER_SHARD + torch.arange(CLIPS_PER_SHARD)
-    lenses, captions, families = [], [], []
+    video = torch.empty(clips, len(kept), HEIGHT, WIDTH, 3, dtype=torch.uint8)
+    c2w = torch.empty(clips, len(kept), 4, 4)
+    seeds = first_seed + shard * clips + torch.arange(clips)
+    lenses, captions, families, near = [], [], [], []
     for index, seed in enumerate(seeds.tolist()):
         generator = np.random.default_rng([seed, 13])
-        world = World.sample(seed, kind="outdoor")
+        world = World.sample(seed, kind="outdoor", style=style)
         while True:
             family, lens, poses = random_camera(generator)
             metric = poses.copy()
             metric[:, :3, 3] *= world.near_depth
             if world.clearance(metric[:, :3, 3]).min() > 0.5:
                 break
+        poses, metric = poses[list(kept)], metric[list(kept)]
         image = render_clip(world, lens, metric, HEIGHT, WIDTH, FPS, samples, threads=threads)
         video[index], c2w[index] = torch.from_numpy(image.color), torch.from_numpy(poses)
         lenses.append([lens.parameters["xfov"], lens.parameters["xi"]])
         captions.append(world.caption_of(image))
         families.append(family)
+        near.append(world.near_depth)
     xfov, xi = torch.tensor(lenses, dtype=torch.float32).unbind(-1)
     tensors = {"video": video, "c2w": c2w, "xfov": xfov.contiguous(), "xi": xi.contiguous(), "seeds": seeds}
+    tensors["near_depth"] = torch.tensor(near, dtype=torch.float32)
     with atomic_file(path) as file:
         save_file(tensors, file, {"captions": json.dumps(captions), "families": json.dumps(families)})
     return path

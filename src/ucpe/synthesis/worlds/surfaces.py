@@ -58,7 +58,7 @@ SOIL, SOIL_ACCENT, SPOT = 0, 3, 6
 SOIL_TEXTURE, SHIFT_X, SHIFT_Z, SOIL_EAST, SOIL_NORTH, SOIL_COLUMNS = range(9, 15)
 """Entries of the soil vector: two linear colours and that of pebbles or tufts; texture, pattern shift, sun bearing."""
 
-TILE = 2.4
+TILE = 3.2
 """Metres along a side of a plain ground's tiles."""
 
 TILE_EDGE = 0.15

@@ -1,0 +1,204 @@
+"""Who learns to follow a camera, and how fast: small video models trained from scratch, each told cameras in one way.
+
+`ucpe bench generation` runs it; `docs/evidence.md` says what it does and shows a run.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import asdict, dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ucpe.bench.encodings import processor
+from ucpe.bench.generation_results import assemble, draw, markdown
+from ucpe.bench.pair_clips import PairClips, PrincipalLatents, load_pairs, missing_shards, render_pairs
+from ucpe.bench.pair_model import BATCH, CONTESTANTS, PairModel, find_contestant
+from ucpe.bench.runs import Budget, Progress, Record, Run, RunFolder, each, key_of, run_all
+from ucpe.evaluation.estimators.known_scene import commanded_motion, estimate_motion
+from ucpe.files import atomic_file
+from ucpe.generation.desk import make_tokenizer
+from ucpe.synthesis.desk_clips import VALIDATION_SEED
+from ucpe.synthesis.worlds import vocabulary
+from ucpe.synthesis.worlds.surroundings import EYE_HEIGHT
+from ucpe.trajectories.rotations import angles_from_rotation
+
+FORMAT = "ucpe-bench-generation-1"
+"""Name and version of records and results; a change of anything that changes a number changes it."""
+
+MODES = {"first-frame": "first frame given", "text": "from text alone"}
+TRUTH = "truth"
+"""Name of the run that measures true videos."""
+
+FIT_CLIPS = 512
+"""Clips that the principal components are fitted to."""
+
+CHECKPOINT_EVERY = 100
+"""Steps that a killed training repeats at most."""
+
+PICTURES = 8
+PIXEL_STRIDE = 3
+"""One pixel in so many of a row, and of a column, is compared when a motion is measured."""
+
+
+@dataclass(frozen=True)
+class Benchmark:
+    """What is run."""
+
+    contestants: tuple[str, ...] = tuple(CONTESTANTS)
+    seeds: int = 3
+    steps: int = 700
+    clips: int = 4096
+    """Clips to train on."""
+    cameras: int = 32
+    """Held-out clips whose cameras are generated and measured."""
+    checks: int = 4
+    """How often, evenly over the steps, videos are generated and measured."""
+
+
+QUICK = Benchmark(("ucpe", "prope", "cameractrl", "none"), seeds=1, steps=350, clips=2048, cameras=16, checks=2)
+"""A first look."""
+
+LONG = Benchmark(steps=7000, clips=16384, cameras=64, checks=10)
+"""Ten times the steps, for a night."""
+
+
+@dataclass(frozen=True)
+class Task:
+    """One training with its measurements, or the measurement of true videos."""
+
+    contestant: str
+    seed: int
+
+
+def run_benchmark(
+    benchmark: Benchmark,
+    output: Path,
+    clips: Path,
+    workers: int | None = None,
+    minutes: float | None = None,
+    progress: Progress | None = None,
+) -> dict[str, Any]:
+    """Run what is missing, write results.json, results.md and pictures to the output, and return the results.
+
+    The same call again continues; what the minutes did not allow is shown as not run.
+    """
+    for name in ("seeds", "steps", "clips", "cameras", "checks"):
+        if getattr(benchmark, name) < 1:
+            raise ValueError(f"{name} must be at least 1, got {getattr(benchmark, name)}")
+    contestants = [find_contestant(name) for name in dict.fromkeys(benchmark.contestants)]
+    budget, workers = Budget(minutes), workers or os.cpu_count() or 1
+    missing = missing_shards(benchmark.cameras, VALIDATION_SEED, clips / "held-out")
+    missing += missing_shards(benchmark.clips, 0, clips / "training")
+    for done, (task, _) in enumerate(each(render_pairs, missing, workers, budget.allows_another), 1):
+        if progress is not None:
+            progress(done, len(missing), f"rendered {task[2].name} {task[0]}")
+    tasks = [Task(contestant.name, seed) for seed in range(benchmark.seeds) for contestant in contestants]
+    runs = [
+        Run(f"{task.contestant.replace(':', '.')}-seed-{task.seed}", training_key(benchmark, task), task)
+        for task in tasks
+    ]
+    runs.insert(0, Run(TRUTH, training_key(benchmark, Task(TRUTH, 0)), Task(TRUTH, 0)))
+    work = partial(perform, benchmark, clips, output / "unfinished")
+    records = run_all(runs, work, RunFolder(output / "runs"), workers, budget, progress)
+    for run in runs:
+        if run.name in records:
+            (output / "unfinished" / f"{run.key}.safetensors").unlink(missing_ok=True)
+    titles = {contestant.name: contestant.title for contestant in contestants}
+    results = assemble(asdict(benchmark), titles, {run.name: run.task for run in runs}, records)
+    results |= {"format": FORMAT, "machine": {"processor": processor(), "cores": os.cpu_count(), "workers": workers}}
+    with atomic_file(output / "results.json") as path:
+        path.write_text(json.dumps(results, indent=1) + "\n")
+    with atomic_file(output / "results.md") as path:
+        path.write_text(markdown(results))
+    draw(results, records, output)
+    return results
+
+
+def training_key(benchmark: Benchmark, task: Task) -> str:
+    """Stands for all that decides a run."""
+    version = "" if task.contestant == TRUTH else find_contestant(task.contestant).version
+    sizes = {name: getattr(benchmark, name) for name in ("steps", "clips", "cameras", "checks")}
+    return key_of(format=FORMAT, **sizes, **asdict(task), version=version)
+
+
+def perform(benchmark: Benchmark, clips: Path, unfinished: Path, task: Task) -> Record:
+    """Train one contestant with one seed and measure what it generates along the way; a stopped training continues."""
+    test = load_pairs(clips / "held-out", benchmark.cameras)
+    if task.contestant == TRUTH:
+        return measure_truth(test, load_pairs(clips / "training", min(FIT_CLIPS, benchmark.clips)))
+    training = load_pairs(clips / "training", benchmark.clips)
+    latents = PrincipalLatents.fit(training.video[:FIT_CLIPS])
+    encoded = torch.cat([latents.encode(part) for part in training.video.split(256)])
+    tokenizer = make_tokenizer(vocabulary())
+    words, test_words = (
+        tokenizer(part.captions, padding="max_length", return_tensors="pt")["input_ids"] for part in (training, test)
+    )
+    model = PairModel(task.contestant, task.seed, len(tokenizer), benchmark.steps)
+    cameras, test_cameras = model.encode(training), model.encode(test)
+    checkpoint = unfinished / f"{training_key(benchmark, task)}.safetensors"
+    kept = model.load(checkpoint) if checkpoint.exists() else {}
+    checks = [benchmark.steps * (index + 1) // benchmark.checks for index in range(benchmark.checks)]
+    while model.step < benchmark.steps:
+        loss = model.train_step(encoded, words, cameras)
+        kept[f"loss/{model.step}"] = torch.tensor(loss)
+        if model.step in checks:
+            for mode in MODES if model.step == benchmark.steps else ("first-frame",):
+                first = latents.encode(test.video)[:, :, 0] if mode == "first-frame" else None
+                noise = torch.randn(len(test), *encoded.shape[1:], generator=torch.Generator().manual_seed(2))
+                made = model.sample(first, noise, test_words, test_cameras(list(range(len(test)))))
+                frames = latents.decode(made)
+                kept |= {f"{mode}/{model.step}/{name}": value for name, value in measure(frames, test).items()}
+                if model.step == benchmark.steps:
+                    kept[f"{mode}/pictures"] = torch.from_numpy(frames[:PICTURES])
+        if model.step in checks or model.step % CHECKPOINT_EVERY == 0:
+            model.save(checkpoint, kept)
+    losses = torch.stack([kept.pop(f"loss/{step}") for step in range(1, benchmark.steps + 1)])
+    facts = {"parameters": sum(parameter.numel() for parameter in model.parameters), "batch": BATCH}
+    return Record({**kept, "loss": losses}, facts)
+
+
+def measure(
+    frames: np.ndarray,  # (B, 2, H, W, 3) uint8
+    clips: PairClips,
+) -> dict[str, Tensor]:
+    """Yaw (B,) in degrees and travel (B, 2) in near-plane depths by geometry; pitch and roll (B,) by the calibrator."""
+    from ucpe.evaluation.estimators.desk import WEIGHTS, calibrate, load_weights
+
+    motions = []
+    for pair, camera, near in zip(frames, clips.cameras, clips.near_depth.tolist()):
+        angles = angles_from_rotation(camera.c2w[[0, -1], :3, :3])
+        ground = (EYE_HEIGHT / near) - float(camera.c2w[0, 1, 3])
+        motions.append(estimate_motion(pair, camera.lens, angles.pitch, angles.roll, ground, PIXEL_STRIDE))
+    calibration = calibrate(load_weights(WEIGHTS)[0], np.ascontiguousarray(frames[:, 1]))
+    return {
+        "yaw": torch.tensor([motion.yaw for motion in motions]),
+        "travel": torch.stack([motion.travel[[0, 2]].float() for motion in motions]),
+        "pitch": torch.from_numpy(calibration.pitch).float(),
+        "roll": torch.from_numpy(calibration.roll).float(),
+    }
+
+
+def measure_truth(test: PairClips, training: PairClips) -> Record:
+    """What was commanded, and what the measures find in true videos and in those videos through the latents."""
+    latents = PrincipalLatents.fit(training.video)
+    commanded = [commanded_motion(camera.c2w[[0, -1]]) for camera in test.cameras]
+    angles = [angles_from_rotation(camera.c2w[-1, :3, :3]) for camera in test.cameras]
+    true, decoded = test.video[:, [0, -1]].numpy(), latents.decode(latents.encode(test.video))
+    error = ((true.astype(np.float64) - decoded) / 255) ** 2
+    tensors = {
+        "commanded/yaw": torch.tensor([motion.yaw for motion in commanded]),
+        "commanded/travel": torch.stack([motion.travel[[0, 2]].float() for motion in commanded]),
+        "commanded/pitch": torch.tensor([float(angle.pitch) for angle in angles]),
+        "commanded/roll": torch.tensor([float(angle.roll) for angle in angles]),
+        "pictures": torch.from_numpy(true[:PICTURES]),
+    }
+    for name, frames in (("true", true), ("latents", decoded)):
+        tensors |= {f"{name}/{key}": value for key, value in measure(frames, test).items()}
+    return Record(tensors, {"latents_psnr": float(-10 * np.log10(error.mean()))})

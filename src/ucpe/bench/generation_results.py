@@ -1,0 +1,254 @@
+"""Tables and figures of the generation benchmark."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ucpe.bench.figures import COLORS, GRID, INK, image_grid
+from ucpe.bench.runs import Record
+from ucpe.bench.statistics import Difference, Spread, paired_difference, spread
+from ucpe.bench.tables import NOT_RUN, markdown_table, shown_difference, shown_spread
+from ucpe.files import atomic_file
+
+REFERENCE = "ucpe"
+METRICS = {"yaw": "Yaw (°)", "travel": "Travel", "pitch": "Pitch (°)", "roll": "Roll (°)"}
+"""Errors by name: yaw and travel by geometry, pitch and roll of the last frame by the desk calibrator."""
+
+MOVES = 0.3
+"""Travel in near-plane depths above which its direction is judged."""
+
+TURNS = 10.0
+"""Degrees above which the sign of a turn is judged."""
+
+MODES = ("first-frame", "text")
+
+
+def assemble(
+    benchmark: dict[str, Any], titles: dict[str, str], tasks: Mapping[str, Any], records: Mapping[str, Record]
+) -> dict[str, Any]:
+    """Results as plain data: error curves, finals, paired differences to UCPE, floors and the still camera's errors."""
+    checks = [benchmark["steps"] * (index + 1) // benchmark["checks"] for index in range(benchmark["checks"])]
+    truth = records.get("truth")
+    results: dict[str, Any] = {
+        "benchmark": benchmark,
+        "contestants": titles,
+        "checks": checks,
+        "runs": {name: records[name].facts if name in records else None for name in tasks},
+    }
+    if truth is None:
+        return results
+    commanded = {metric: truth.tensors[f"commanded/{metric}"].numpy() for metric in METRICS}
+    still = {metric: np.zeros_like(commanded[metric]) for metric in METRICS}
+    results["still"] = {metric: float(_error(metric, still, commanded).mean()) for metric in ("yaw", "travel")}
+    results["floors"] = {
+        kind: {metric: float(_error(metric, _found(truth, kind), commanded).mean()) for metric in METRICS}
+        for kind in ("true", "latents")
+    }
+    results["latents_psnr"] = truth.facts["latents_psnr"]
+    errors: dict[tuple[str, int, str], dict[str, dict[int, np.ndarray]]] = {}
+    obedience: dict[str, dict[str, list[dict[str, float]]]] = {mode: {} for mode in MODES}
+    for run, task in tasks.items():
+        record = records.get(run)
+        if task.contestant == "truth" or record is None:
+            continue
+        for mode in MODES:
+            for check in checks if mode == "first-frame" else checks[-1:]:
+                found = _found(record, f"{mode}/{check}")
+                for metric in METRICS:
+                    by_name = errors.setdefault((mode, check, metric), {})
+                    by_name.setdefault(task.contestant, {})[task.seed] = _error(metric, found, commanded)
+                if check == checks[-1]:
+                    obedience[mode].setdefault(task.contestant, []).append(_obedience(found, commanded))
+    results["curves"] = {
+        metric: {name: [_spread(errors, "first-frame", check, metric, name) for check in checks] for name in titles}
+        for metric in METRICS
+    }
+    results["final"] = {
+        mode: {name: {metric: _spread(errors, mode, checks[-1], metric, name) for metric in METRICS} for name in titles}
+        for mode in MODES
+    }
+    results["obedience"] = {
+        mode: {
+            name: {key: float(np.mean([row[key] for row in rows])) for key in rows[0]} for name, rows in part.items()
+        }
+        for mode, part in obedience.items()
+    }
+    results["differences"] = {
+        mode: {
+            name: {metric: _difference(errors.get((mode, checks[-1], metric), {}), name) for metric in METRICS}
+            for name in titles
+            if name != REFERENCE
+        }
+        for mode in MODES
+    }
+    return results
+
+
+def markdown(results: dict[str, Any]) -> str:
+    """The results as Markdown."""
+    benchmark, titles = results["benchmark"], results["contestants"]
+    finished = [facts for facts in results["runs"].values() if facts is not None]
+    absent = [name for name, facts in results["runs"].items() if facts is None]
+    hours = sum(facts["processor_seconds"] for facts in finished) / 3600
+    lines = [
+        "# Learning to follow a camera from scratch",
+        "",
+        f"{benchmark['steps']} steps of batch 16 on {benchmark['clips']} pairs, {benchmark['cameras']} held-out "
+        f"cameras; {len(finished)} of {len(results['runs'])} runs done, {hours:.2f} hours of processor time.",
+        "",
+    ]
+    if "floors" not in results:
+        return "\n".join([*lines, "Nothing was measured yet.", ""])
+    lines += [
+        "Mean errors, ± standard deviation between seeds. Yaw and travel (in near-plane depths) between the first and "
+        "the last frame by geometry; pitch and roll of the last frame by the desk calibrator.",
+        "",
+    ]
+    for mode, title in zip(MODES, ("First frame given", "From text alone")):
+        rows = []
+        for name, text in titles.items():
+            final, obeys = results["final"][mode][name], results["obedience"][mode].get(name)
+            row = [text, *(shown_spread(_as_spread(final[metric]), 2) for metric in METRICS)]
+            shown = ("turn_correlation", "turn_sign", "travel_direction")
+            rows.append(row + [NOT_RUN if obeys is None else f"{obeys[key]:.2f}" for key in shown])
+        for kind, text in (("latents", "*true videos through the latents*"), ("true", "*true videos*")):
+            rows.append([text, *(f"{results['floors'][kind][metric]:.2f}" for metric in METRICS), "", "", ""])
+        still = [f"{results['still'][metric]:.2f}" if metric in results["still"] else "" for metric in METRICS]
+        rows.append(["*a camera that stands still*", *still, "", "", ""])
+        head = ["", *METRICS.values(), "Turn correlation", "Turn sign right", "Travel direction right"]
+        lines += [f"## {title}", "", markdown_table(head, rows)]
+    curves = results["curves"]["yaw"]
+    rows = [[titles[name], *(shown_spread(_as_spread(value), 1) for value in curves[name])] for name in titles]
+    lines += ["## Yaw error by step, first frame given", ""]
+    lines += [markdown_table(["", *(f"{check} steps" for check in results["checks"])], rows)]
+    lines += [
+        f"## Difference to {titles.get(REFERENCE, REFERENCE)}",
+        "",
+        "Mean of the paired differences (same seed, same camera) with a 95 % interval for new seeds and cameras; "
+        "better or worse only where the interval leaves out zero.",
+        "",
+    ]
+    for mode, title in zip(MODES, ("First frame given:", "From text alone:")):
+        rows = [
+            [titles[name], *(shown_difference(_as_difference(part[metric])) for metric in METRICS)]
+            for name, part in results["differences"][mode].items()
+        ]
+        lines += [title, "", markdown_table(["", *METRICS.values()], rows)]
+    if absent:
+        lines += ["## Not run", "", ", ".join(absent), ""]
+    return "\n".join(lines)
+
+
+def draw(results: dict[str, Any], records: Mapping[str, Record], output: Path) -> None:
+    """Write curves.png and, of the first seed, views.png."""
+    if "curves" not in results:
+        return
+    draw_curves(output / "curves.png", results)
+    shown = {name: records.get(f"{name.replace(':', '.')}-seed-0") for name in results["contestants"]}
+    pictures = {name: record.tensors["first-frame/pictures"].numpy() for name, record in shown.items() if record}
+    true = records["truth"].tensors["pictures"].numpy()
+    columns = ["first frame", "true last frame", *(results["contestants"][name] for name in pictures)]
+    rows = {
+        str(index + 1): [true[index, 0], true[index, 1], *(found[index, 1] for found in pictures.values())]
+        for index in range(len(true))
+    }
+    image_grid(output / "views.png", columns, rows)
+
+
+def draw_curves(path: Path, results: dict[str, Any]) -> None:
+    """Write a PNG of yaw and travel error by step, with the still camera and the floor."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    figure, axes = plt.subplots(1, 2, figsize=(9.5, 3.8))
+    units = {"yaw": "yaw error (degrees)", "travel": "travel error (near-plane depths)"}
+    for axis, (metric, label) in zip(axes, units.items()):
+        for number, (name, title) in enumerate(results["contestants"].items()):
+            found = [(step, value) for step, value in zip(results["checks"], results["curves"][metric][name]) if value]
+            if not found:
+                continue
+            axis.errorbar(
+                [step for step, _ in found],
+                [value["mean"] for _, value in found],
+                yerr=[value["deviation"] or 0 for _, value in found],
+                color=COLORS[number % len(COLORS)],
+                linestyle="-" if number < len(COLORS) else "--",
+                marker="o",
+                markersize=3,
+                capsize=2,
+                linewidth=2.2 if name.startswith(REFERENCE) else 1.2,
+                label=title,
+            )
+        for value, text in (
+            (results["still"][metric], "still camera"),
+            (results["floors"]["latents"][metric], "floor"),
+        ):
+            axis.axhline(value, color=INK, linewidth=0.8, linestyle=":")
+            axis.text(results["checks"][-1], value, text, size=7, color=INK, ha="right", va="bottom")
+        axis.set_xlabel("steps", color=INK)
+        axis.set_title(label, size=10, color=INK)
+        axis.set_ylim(bottom=0)
+        axis.grid(axis="y", color=GRID, linewidth=0.8)
+        axis.set_axisbelow(True)
+        for side in ("top", "right"):
+            axis.spines[side].set_visible(False)
+    figure.legend(*axes[0].get_legend_handles_labels(), loc="lower center", ncol=4, frameon=False, fontsize=8)
+    figure.tight_layout(rect=(0, 0.13, 1, 1))
+    with atomic_file(path) as temporary:
+        figure.savefig(temporary, dpi=130, format="png")
+    plt.close(figure)
+
+
+def _found(record: Record, prefix: str) -> dict[str, np.ndarray]:
+    return {metric: record.tensors[f"{prefix}/{metric}"].numpy() for metric in METRICS}
+
+
+def _error(metric: str, found: Mapping[str, np.ndarray], commanded: Mapping[str, np.ndarray]) -> np.ndarray:
+    """Error (cameras,) of one metric."""
+    difference = found[metric] - commanded[metric]
+    if metric == "travel":
+        return np.linalg.norm(difference, axis=-1)
+    return np.abs((difference + 180) % 360 - 180)
+
+
+def _obedience(found: Mapping[str, np.ndarray], commanded: Mapping[str, np.ndarray]) -> dict[str, float]:
+    """Correlation of turns, share of turns to the right side, share of travels within 90 degrees of the command."""
+    yaw, wanted = found["yaw"], commanded["yaw"]
+    turning = np.abs(wanted) > TURNS
+    moving = np.linalg.norm(commanded["travel"], axis=-1) > MOVES
+    along = (found["travel"] * commanded["travel"]).sum(-1)[moving]
+    constant = len(yaw) < 2 or np.ptp(yaw) == 0
+    return {
+        "turn_correlation": 0.0 if constant else float(np.corrcoef(yaw, wanted)[0, 1]),
+        "turn_sign": float((np.sign(yaw[turning]) == np.sign(wanted[turning])).mean()) if turning.any() else np.nan,
+        "travel_direction": float((along > 0).mean()) if moving.any() else np.nan,
+    }
+
+
+def _spread(errors: Mapping[Any, Any], mode: str, check: int, metric: str, name: str) -> dict[str, Any] | None:
+    seeds = errors.get((mode, check, metric), {}).get(name)
+    return asdict(spread(np.stack(list(seeds.values())))) if seeds else None
+
+
+def _difference(errors: Mapping[str, Mapping[int, np.ndarray]], name: str) -> dict[str, Any] | None:
+    mine, theirs = errors.get(name, {}), errors.get(REFERENCE, {})
+    both = [seed for seed in mine if seed in theirs]
+    if not both:
+        return None
+    first, second = (np.stack([part[seed] for seed in both]) for part in (mine, theirs))
+    return asdict(paired_difference(first, second, more_is_better=False))
+
+
+def _as_spread(plain: dict[str, Any] | None) -> Spread | None:
+    return None if plain is None else Spread(**plain)
+
+
+def _as_difference(plain: dict[str, Any] | None) -> Difference | None:
+    return None if plain is None else Difference(**plain)

@@ -1,0 +1,241 @@
+"""The generation benchmark's model: a small Wan transformer that learns video and camera together, from scratch."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import inspect
+import itertools
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import load_file, save_file
+from torch import Tensor, nn
+
+from ucpe.adapters import Adapter, CameraAdapter, CameraCondition, CameraCtrl, ReCamMaster
+from ucpe.bench.pair_clips import CHANNELS, PairClips
+from ucpe.files import atomic_file
+from ucpe.synthesis.desk_clips import HEIGHT, WIDTH
+from ucpe.training.denoiser import Batch, Denoiser
+from ucpe.training.objective import FlowMatching, denoising_loss
+
+TRANSFORMER: dict[str, Any] = {
+    "patch_size": (1, 2, 2),
+    "num_attention_heads": 4,
+    "attention_head_dim": 32,
+    "in_channels": CHANNELS,
+    "out_channels": CHANNELS,
+    "text_dim": 64,
+    "freq_dim": 64,
+    "ffn_dim": 512,
+    "num_layers": 4,
+    "rope_max_seq_len": 64,
+}
+"""Arguments of the `WanTransformer3DModel`: 4 blocks of 128 channels."""
+
+BRANCH = {"heads": 2, "head_dim": 32}
+"""Attention branch of the adapters that have one: half of the width."""
+
+OBJECTIVE = FlowMatching(shift=3.0, weighting="none")
+FIRST_FRAME = 0.7
+"""Share of training clips whose first frame is given."""
+
+BATCH = 16
+LEARNING_RATE = 2e-3
+WARMUP = 50
+DECAY = 0.3
+"""Share of the steps at the end over which the learning rate falls to zero."""
+
+EMA = 0.99
+"""Decay of the average of the weights that videos are made with."""
+
+LARGE = 100_000
+"""Numbers per clip above which encoded cameras are not kept."""
+
+MakeAdapter = Callable[[nn.Module], Adapter | None]
+
+
+def _branch(**options: Any) -> MakeAdapter:
+    return lambda transformer: CameraAdapter.for_transformer(transformer, **BRANCH, **options)
+
+
+CONTESTANTS: dict[str, tuple[str, MakeAdapter]] = {
+    "ucpe": ("UCPE", _branch(encoding="ucpe", orientation=False)),
+    "ucpe-lat-up": ("UCPE + Lat-Up", _branch(encoding="ucpe", orientation=True)),
+    "prope": ("PRoPE", _branch(encoding="prope", orientation=False)),
+    "cameractrl": ("CameraCtrl (Plücker)", lambda base: CameraCtrl.for_transformer(base, orientation=True)),
+    "gta": ("GTA", _branch(encoding="gta", orientation=False)),
+    "recammaster": ("ReCamMaster", lambda base: ReCamMaster.for_transformer(base, orientation=True)),
+    "cape": ("CaPE", _branch(encoding="cape", orientation=False)),
+    "none": ("None", lambda base: None),
+}
+"""Title and adapter of every contestant by name, in the order in which they are run."""
+
+
+@dataclass(frozen=True)
+class Contestant:
+    """An entry by name; `version` changes when the source of a user's class does."""
+
+    name: str
+    title: str
+    version: str = ""
+
+
+def find_contestant(name: str) -> Contestant:
+    """A contestant by name, or a user's `Adapter` by its import path `module:Class`."""
+    if name in CONTESTANTS:
+        return Contestant(name, CONTESTANTS[name][0])
+    found = _user_class(name)
+    source = Path(inspect.getfile(found)).read_bytes()
+    return Contestant(name, found.__name__, hashlib.sha256(source).hexdigest()[:16])
+
+
+class PairModel:
+    """Transformer, adapter and word embeddings of one training, with its optimiser and averaged weights.
+
+    Whatever the contestant, the transformer and the words start from the same weights, and step n sees the same clips,
+    noise and given frames.
+    """
+
+    def __init__(self, contestant: str, seed: int, words: int, steps: int):
+        from diffusers import WanTransformer3DModel
+
+        torch.manual_seed(seed)
+        transformer: Any = WanTransformer3DModel(**TRANSFORMER)
+        embedding = nn.Embedding(words, TRANSFORMER["text_dim"], padding_idx=0)
+        make = CONTESTANTS[contestant][1] if contestant in CONTESTANTS else _user_class(contestant).for_transformer
+        self.adapter = make(transformer)
+        self.denoiser = Denoiser(transformer, self.adapter, expand_timesteps=True)
+        self.module = nn.ModuleDict({"denoiser": self.denoiser, "words": embedding}).requires_grad_(True)
+        self.parameters = [parameter for parameter in self.module.parameters() if parameter.requires_grad]
+        self.average = [parameter.detach().clone() for parameter in self.parameters]
+        self.optimizer = torch.optim.AdamW(self.parameters, lr=LEARNING_RATE, betas=(0.9, 0.98), weight_decay=0.02)
+        self.seed, self.steps, self.step = seed, steps, 0
+
+    def encode(self, clips: PairClips) -> Callable[[list[int]], CameraCondition | None]:
+        """Cameras of some clips by their numbers; encoded ahead unless that would fill the memory."""
+        adapter = self.adapter
+        if adapter is None:
+            return lambda chosen: None
+        one = adapter.encode(clips.cameras[:1], HEIGHT, WIDTH)
+        if one.features is not None and one.features.numel() > LARGE:
+            return lambda chosen: adapter.encode([clips.cameras[index] for index in chosen], HEIGHT, WIDTH)
+        everything = adapter.encode(clips.cameras, HEIGHT, WIDTH)
+        return lambda chosen: everything[chosen]
+
+    def train_step(
+        self,
+        latents: Tensor,  # (clips, C, 2, h, w)
+        words: Tensor,  # (clips, L) int64
+        cameras: Callable[[list[int]], CameraCondition | None],
+    ) -> float:
+        """Take the next step; returns its loss."""
+        generator = torch.Generator().manual_seed(self.seed * 1_000_003 + self.step)
+        chosen = torch.randint(len(latents), (BATCH,), generator=generator).tolist()
+        noise = torch.randn(BATCH, *latents.shape[1:], generator=generator)
+        level = OBJECTIVE.sample(BATCH, generator).reshape(-1, 1, 1, 1, 1).repeat(1, 1, 2, 1, 1)
+        level[torch.rand(BATCH, generator=generator) < FIRST_FRAME, :, 0] = 0
+        batch = Batch(latents[chosen], noise, level, self.module["words"](words[chosen]), cameras(chosen))
+        loss = denoising_loss(self.denoiser(batch), batch.velocity, level, OBJECTIVE).mean()
+        self.optimizer.zero_grad()
+        loss.backward()
+        nn.utils.clip_grad_norm_(self.parameters, 1.0)
+        for group in self.optimizer.param_groups:
+            left = (self.steps - self.step) / (DECAY * self.steps)
+            group["lr"] = LEARNING_RATE * min(1.0, (self.step + 1) / WARMUP, left)
+        self.optimizer.step()
+        self.step += 1
+        decay = min(EMA, self.step / (self.step + 10))
+        torch._foreach_lerp_(self.average, [parameter.data for parameter in self.parameters], 1 - decay)
+        return float(loss.detach())
+
+    @torch.no_grad()
+    def sample(
+        self,
+        first: Tensor | None,  # (B, C, h, w), or None to make the first frame too
+        noise: Tensor,  # (B, C, 2, h, w)
+        words: Tensor,  # (B, L)
+        condition: CameraCondition | None,
+        steps: int = 16,
+    ) -> Tensor:
+        """Latents (B, C, 2, h, w) made with the averaged weights, by Euler steps without guidance."""
+        levels = OBJECTIVE.shifted(torch.linspace(1, 0, steps + 1))
+        latents = noise.clone()
+        level = torch.empty(len(noise), 1, 2, 1, 1)
+        with self._averaged():
+            text = self.module["words"](words)
+            for now, after in itertools.pairwise(levels):
+                level[:] = now
+                if first is not None:
+                    latents[:, :, 0], level[:, :, 0] = first, 0
+                # At level 0 "noisy" is the first argument itself: the latents stand in for clip and noise alike.
+                velocity = self.denoiser(Batch(latents, latents, level, text, condition))
+                latents = latents + (after - now) * velocity
+        if first is not None:
+            latents[:, :, 0] = first
+        return latents
+
+    def save(self, path: Path, extra: dict[str, Tensor]) -> None:
+        """Write everything that the next steps depend on, and what else is to be kept."""
+        tensors = {f"extra.{name}": value for name, value in extra.items()} | {"step": torch.tensor(self.step)}
+        for index, (parameter, average) in enumerate(zip(self.parameters, self.average)):
+            state = self.optimizer.state[parameter]
+            tensors |= {f"weight.{index}": parameter.data, f"average.{index}": average}
+            tensors |= {f"{name}.{index}": state[name] for name in ("step", "exp_avg", "exp_avg_sq")}
+        with atomic_file(path) as temporary:
+            save_file({name: value.contiguous() for name, value in tensors.items()}, temporary)
+
+    @torch.no_grad()
+    def load(self, path: Path) -> dict[str, Tensor]:
+        """Continue from what `save` wrote; returns what else was kept."""
+        tensors = load_file(path)
+        for index, (parameter, average) in enumerate(zip(self.parameters, self.average)):
+            parameter.copy_(tensors[f"weight.{index}"])
+            average.copy_(tensors[f"average.{index}"])
+            self.optimizer.state[parameter] = {  # type: ignore[assignment]
+                name: tensors[f"{name}.{index}"] for name in ("step", "exp_avg", "exp_avg_sq")
+            }
+        self.step = int(tensors["step"])
+        return {name[6:]: value for name, value in tensors.items() if name.startswith("extra.")}
+
+    def _averaged(self) -> _Exchanged:
+        return _Exchanged(self.parameters, self.average)
+
+
+@dataclass
+class _Exchanged:
+    """Parameters that have other values inside a `with` block."""
+
+    parameters: Sequence[Tensor]
+    others: Sequence[Tensor]
+
+    def __enter__(self) -> None:
+        self._exchange()
+
+    def __exit__(self, *error: object) -> None:
+        self._exchange()
+
+    def _exchange(self) -> None:
+        for parameter, other in zip(self.parameters, self.others):
+            parameter.data, other.data = other.data, parameter.data
+
+
+def _user_class(name: str) -> Any:
+    module, separator, attribute = name.partition(":")
+    if not separator:
+        raise ValueError(
+            f"no contestant '{name}'; there are {', '.join(CONTESTANTS)}, or an Adapter of yours as my_module:MyAdapter"
+        )
+    if str(Path.cwd()) not in sys.path:
+        sys.path.insert(0, str(Path.cwd()))
+    try:
+        found = getattr(importlib.import_module(module), attribute)
+    except (ImportError, AttributeError) as error:
+        raise ValueError(f"cannot import the contestant {name}: {error}") from None
+    if not (isinstance(found, type) and issubclass(found, Adapter)):
+        raise ValueError(f"{name} must be a subclass of ucpe.adapters.Adapter")
+    return found
