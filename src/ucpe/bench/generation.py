@@ -20,14 +20,15 @@ from ucpe.bench.encodings import processor
 from ucpe.bench.generation_results import assemble, draw, markdown
 from ucpe.bench.pair_clips import PairClips, PrincipalLatents, load_pairs, missing_shards, render_pairs
 from ucpe.bench.pair_model import BATCH, CONTESTANTS, PairModel, find_contestant
-from ucpe.bench.runs import Budget, Progress, Record, Run, RunFolder, each, key_of, run_all
+from ucpe.bench.runs import Budget, Record, RunFolder, render_all, run_all
 from ucpe.evaluation.estimators.known_scene import commanded_motion, estimate_motion
-from ucpe.files import atomic_file
+from ucpe.files import atomic_file, fingerprint_of
 from ucpe.generation.desk import make_tokenizer
 from ucpe.synthesis.desk_clips import VALIDATION_SEED
 from ucpe.synthesis.worlds import vocabulary
 from ucpe.synthesis.worlds.surroundings import EYE_HEIGHT
 from ucpe.trajectories.rotations import angles_from_rotation
+from ucpe.work import Item, Progress, folder_lock
 
 FORMAT = "ucpe-bench-generation-1"
 """Name and version of records and results; a change of anything that changes a number changes it."""
@@ -84,6 +85,7 @@ def run_benchmark(
     workers: int | None = None,
     minutes: float | None = None,
     progress: Progress | None = None,
+    engine: str = "local",
 ) -> dict[str, Any]:
     """Run what is missing, write results.json, results.md and pictures to the output, and return the results.
 
@@ -96,22 +98,18 @@ def run_benchmark(
     budget, workers = Budget(minutes), workers or os.cpu_count() or 1
     missing = missing_shards(benchmark.cameras, VALIDATION_SEED, clips / "held-out")
     missing += missing_shards(benchmark.clips, 0, clips / "training")
-    for done, (task, _) in enumerate(each(render_pairs, missing, workers, budget.allows_another), 1):
-        if progress is not None:
-            progress(done, len(missing), f"rendered {task[2].name} {task[0]}")
-    tasks = [Task(contestant.name, seed) for seed in range(benchmark.seeds) for contestant in contestants]
-    runs = [
-        Run(f"{task.contestant.replace(':', '.')}-seed-{task.seed}", training_key(benchmark, task), task)
-        for task in tasks
-    ]
-    runs.insert(0, Run(TRUTH, training_key(benchmark, Task(TRUTH, 0)), Task(TRUTH, 0)))
-    work = partial(perform, benchmark, clips, output / "unfinished")
-    records = run_all(runs, work, RunFolder(output / "runs"), workers, budget, progress)
-    for run in runs:
-        if run.name in records:
-            (output / "unfinished" / f"{run.key}.safetensors").unlink(missing_ok=True)
+    shards = {f"{task[2].name} {task[0]}": task for task in missing}
+    runs = plan(benchmark, [contestant.name for contestant in contestants])
+    folder, work = RunFolder(output / "runs"), partial(perform, benchmark, clips, output / "unfinished")
+    with folder_lock(output):
+        complete = render_all(render_pairs, shards, workers, budget, progress, engine) == len(shards)
+        ready = runs if complete else [run for run in runs if folder.load(run) is not None]
+        records = run_all(ready, work, folder, workers, budget, progress, engine)
+        for run in runs:
+            if run.id in records:
+                (output / "unfinished" / f"{run.fingerprint}.safetensors").unlink(missing_ok=True)
     titles = {contestant.name: contestant.title for contestant in contestants}
-    results = assemble(asdict(benchmark), titles, {run.name: run.task for run in runs}, records)
+    results = assemble(asdict(benchmark), titles, {run.id: run.task for run in runs}, records)
     results |= {"format": FORMAT, "machine": {"processor": processor(), "cores": os.cpu_count(), "workers": workers}}
     with atomic_file(output / "results.json") as path:
         path.write_text(json.dumps(results, indent=1) + "\n")
@@ -121,11 +119,21 @@ def run_benchmark(
     return results
 
 
+def plan(benchmark: Benchmark, contestants: list[str]) -> list[Item]:
+    """The measurement of true videos, then all trainings, seed by seed: cut short, there are pairs to compare."""
+    tasks = [Task(name, seed) for seed in range(benchmark.seeds) for name in contestants]
+    runs = [
+        Item(f"{task.contestant.replace(':', '.')}-seed-{task.seed}", task, training_key(benchmark, task))
+        for task in tasks
+    ]
+    return [Item(TRUTH, Task(TRUTH, 0), training_key(benchmark, Task(TRUTH, 0))), *runs]
+
+
 def training_key(benchmark: Benchmark, task: Task) -> str:
     """Stands for all that decides a run."""
     version = "" if task.contestant == TRUTH else find_contestant(task.contestant).version
     sizes = {name: getattr(benchmark, name) for name in ("steps", "clips", "cameras", "checks")}
-    return key_of(format=FORMAT, **sizes, **asdict(task), version=version)
+    return fingerprint_of(format=FORMAT, **sizes, **asdict(task), version=version)
 
 
 def perform(benchmark: Benchmark, clips: Path, unfinished: Path, task: Task) -> Record:

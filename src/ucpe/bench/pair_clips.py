@@ -90,7 +90,9 @@ class PrincipalLatents:
             values, vectors = torch.linalg.eigh((flat - mean).T @ (flat - mean) / len(flat))
             means.append(mean.float())
             bases.append(vectors.flip(1)[:, :CHANNELS].T.float())
-            scales.append(values.flip(0)[:CHANNELS].sqrt().float())
+            # Between the components' own deviations and one for all: large ones stay large, and are learned first.
+            deviation = values.flip(0)[:CHANNELS].sqrt()
+            scales.append((deviation * deviation.square().mean().sqrt()).sqrt().float())
         return cls(tuple(means), tuple(bases), tuple(scales))  # type: ignore[arg-type]
 
     def encode(self, video: Tensor) -> Tensor:

@@ -167,6 +167,8 @@ class Generation:
     """Start nothing that would not end within so many minutes; what was not run is shown as not run."""
     workers: int | None = None
     """Processes, of one thread each. [default: one per core]"""
+    engine: str = "local"
+    """local; ray, which joins the cluster of RAY_ADDRESS or starts one on this machine; or ray://HOST:PORT."""
     data: Path | None = None
     """Folder of rendered clips. [default: OUTPUT/clips]"""
     list: bool = False
@@ -196,14 +198,9 @@ def generation(arguments: Sequence[str]) -> None:
         **{name: value for name, value in given.items() if value is not None},
     )
     output = options.output / f"{benchmark.steps}-steps"
-    results = run_benchmark(
-        benchmark,
-        output,
-        options.data or options.output / "clips",
-        options.workers,
-        options.minutes,
-        lambda done, total, name: print(f"{done}/{total} {name}", file=sys.stderr, flush=True),
-    )
+    data = options.data or options.output / "clips"
+    with progress_bar() as show:
+        results = run_benchmark(benchmark, output, data, options.workers, options.minutes, show, options.engine)
     print(markdown(results))
     print(f"wrote results.json, results.md, curves.png and views.png to {output}")
 
