@@ -20,6 +20,7 @@ COMMANDS = {
     "generate": "prompt + camera -> video",
     "evaluate": "measure camera control of any videos",
     "report": "compare evaluation runs",
+    "track": "the camera of a video as a path",
     "match": "transfer realistic rotations to clips",
     "bench": "re-run the paper's comparisons",
 }

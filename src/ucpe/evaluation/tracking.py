@@ -1,0 +1,255 @@
+"""The camera of any video as a path to follow again: `ucpe track`.
+
+Flat videos go through a pose estimator of `ucpe evaluate`, with the lens known or its focal length found by COLMAP;
+360 degree ones through the panoramic mapper of curation. Lengths are in near-plane depths.
+"""
+
+from __future__ import annotations
+
+import math
+import tempfile
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ucpe.evaluation.estimators import Calibrator, Clip, EstimationFailure, PoseEstimate, PoseEstimator
+from ucpe.lenses import Equirectangular, Lens, Pinhole
+from ucpe.synthesis.layouts import reduced
+from ucpe.trajectories import Trajectory
+from ucpe.video import VideoError, probe_video, read_video
+
+FEWEST_PLACED = 0.5
+"""Share of the frames that must be placed for a path to be believed."""
+
+SURE_AGREEMENT = 0.9
+"""Share of matches that agree with the poses, from which a track is sure; of right ones on rendered worlds, most do."""
+
+CALIBRATION_FRAMES = 24
+"""Frames from which the focal length is found."""
+
+UP_LOOKS = 6
+"""Frames of a panorama in which vertical lines are looked for."""
+
+
+@dataclass
+class TrackedCamera:
+    """The camera of a video and how sure it is."""
+
+    camera: Trajectory
+    start: float
+    """Second of the video at which the path begins."""
+    placed: int
+    frames: int
+    """Frames that were placed, of those that were looked at."""
+    lens_known: bool = True
+    agreement: float | None = None
+    """Share of matches between frames that agree with the poses, or None if the estimator does not say."""
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def sure(self) -> bool:
+        """Whether the lens is known, nearly all frames were placed and nearly all matches agree."""
+        agree = self.agreement is None or self.agreement >= SURE_AGREEMENT
+        return self.lens_known and agree and self.placed >= 0.95 * self.frames
+
+    def lines(self) -> list[str]:
+        """What a person should know, a line each."""
+        camera = self.camera
+        kind = "sure" if self.sure else "unsure: look at it before you use it"
+        agreement = "" if self.agreement is None else f", {self.agreement:.0%} of the matches agree"
+        return [
+            f"{kind}: {self.placed} of {self.frames} frames placed{agreement}",
+            f"{len(camera)} poses at {camera.fps:g} fps from second {self.start:.2f}",
+            f"path of {camera.path_length():.3g} near-plane depths, turns up to {camera.maximum_rotation():.1f} degrees",
+            *self.notes,
+        ]
+
+
+def track_video(
+    path: str | Path,
+    estimator: PoseEstimator,
+    lens: Lens | None = None,
+    calibrator: Calibrator | None = None,
+    *,
+    start: float = 0.0,
+    frames: int | None = None,
+    every: int = 1,
+    height: int = 480,
+) -> TrackedCamera:
+    """The camera of a video, at the video's rate; ValueError that says why if it cannot be found.
+
+    Looks at every `every`-th of `frames` frames from `start` seconds on, at most `height` pixels high. An
+    equirectangular lens makes it a panorama. Without a lens, the focal length of a pinhole is estimated.
+    """
+    known = lens is not None
+    clip, fps = read_part(path, start, frames, every, height, panoramic=isinstance(lens, Equirectangular))
+    if len(clip.frames) < 2:
+        raise ValueError(f"{path}: motion needs at least two frames, and there is {len(clip.frames)}")
+    try:
+        if isinstance(lens, Equirectangular):
+            estimate, up, notes = _track_panorama(clip)
+        else:
+            notes = []
+            if lens is None:
+                lens = estimate_focal_length(clip)
+                xfov = float(lens.xfov(clip.height, clip.width))
+                notes.append(
+                    f"lens estimated: a pinhole of {xfov:.1f} degrees; if that is wrong, turns are wrong by as much "
+                    "(--lens or --xfov give a known one)"
+                )
+            estimate = estimator.estimate(clip, lens)
+            up = None if calibrator is None else _calibrated_up(clip, estimate, calibrator)
+    except EstimationFailure as failure:
+        raise ValueError(f"{path}: its camera cannot be found: {failure}") from None
+    tracked = _tracked(path, clip, fps, estimate, lens, up, start, notes)
+    tracked.lens_known = known
+    return tracked
+
+
+def read_part(
+    path: str | Path, start: float, frames: int | None, every: int, height: int, panoramic: bool = False
+) -> tuple[Clip, float]:
+    """Some frames of a video at a small size with their times, and the video's rate; panoramas become 2:1."""
+    import cv2
+
+    if start < 0 or every < 1 or height < 32 or (frames is not None and frames < 1):
+        raise ValueError(
+            f"start must be 0 or more, frames and every at least 1, height at least 32, got {start:g}, {frames}, "
+            f"{every} and {height}"
+        )
+    info = probe_video(path)
+    pictures, times = [], []
+    for number, frame in enumerate(read_video(path, start=round(start * info.fps), frames=frames)):
+        if number % every == 0:
+            picture = reduced(frame.rgb, height)
+            size = (2 * picture.shape[0], picture.shape[0])
+            wrong = panoramic and size != picture.shape[1::-1]
+            pictures.append(cv2.resize(picture, size, interpolation=cv2.INTER_AREA) if wrong else picture)
+            times.append(frame.time)
+    if not pictures:
+        raise VideoError(f"{path}: no frames from second {start:g} on")
+    return Clip(Path(path).stem, np.stack(pictures), np.asarray(times) - times[0]), info.fps
+
+
+def estimate_focal_length(clip: Clip) -> Pinhole:
+    """A pinhole with the focal length that COLMAP finds with a map of some frames; EstimationFailure without a map."""
+    import cv2
+
+    try:
+        import pycolmap
+    except ImportError:
+        raise ValueError(
+            "finding the lens needs pycolmap: pip install 'ucpe[colmap]', or give --lens or --xfov"
+        ) from None
+    pycolmap.logging.minloglevel = pycolmap.logging.FATAL.value
+    chosen = np.unique(np.linspace(0, len(clip.frames) - 1, CALIBRATION_FRAMES).round().astype(int))
+    with tempfile.TemporaryDirectory(prefix="ucpe-lens-") as folder:
+        images, database, output = Path(folder) / "images", Path(folder) / "matches.db", Path(folder) / "map"
+        images.mkdir()
+        output.mkdir()
+        for index in chosen:
+            cv2.imwrite(str(images / f"{index:06d}.png"), np.ascontiguousarray(clip.frames[index][..., ::-1]))
+        reader, extraction = pycolmap.ImageReaderOptions(), pycolmap.FeatureExtractionOptions()
+        reader.camera_model = "SIMPLE_PINHOLE"
+        extraction.num_threads, extraction.use_gpu, extraction.sift.max_num_features = 1, False, 2048
+        pycolmap.extract_features(
+            database,
+            images,
+            camera_mode=pycolmap.CameraMode.SINGLE,
+            reader_options=reader,
+            extraction_options=extraction,
+            device=pycolmap.Device.cpu,
+        )
+        matching, verification = pycolmap.FeatureMatchingOptions(), pycolmap.TwoViewGeometryOptions()
+        matching.num_threads, matching.use_gpu, verification.ransac.random_seed = 1, False, 0
+        pycolmap.match_exhaustive(database, matching, verification_options=verification, device=pycolmap.Device.cpu)
+        options = pycolmap.IncrementalPipelineOptions()
+        options.random_seed = options.mapper.random_seed = options.triangulation.random_seed = 0
+        options.num_threads = options.mapper.num_threads = 1
+        options.multiple_models, options.min_model_size, options.extract_colors = False, 3, False
+        options.mapper.init_min_num_inliers = 50
+        pycolmap.logging.minloglevel = pycolmap.logging.FATAL.value
+        maps = pycolmap.incremental_mapping(database, images, output, options)
+        largest = max(maps.values(), key=lambda found: found.num_reg_images(), default=None)
+        if largest is None or largest.num_reg_images() < 0.5 * len(chosen):
+            raise EstimationFailure(
+                "its lens is not known and there is too little parallax to find it: give --lens or --xfov"
+            )
+        camera = next(iter(largest.cameras.values()))
+        return Pinhole(xfov=2 * math.degrees(math.atan(clip.width / 2 / camera.focal_length)))
+
+
+def _track_panorama(clip: Clip) -> tuple[PoseEstimate, Tensor | None, list[str]]:
+    from ucpe.synthesis.curation.gravity import find_up
+    from ucpe.synthesis.curation.poses import SphericalMapper
+    from ucpe.synthesis.curation.scale import near_depth, rescale
+
+    tracks = SphericalMapper().track(clip.frames)
+    if not tracks:
+        raise EstimationFailure("the panoramic mapper found no two frames that belong together")
+    best = max(tracks, key=lambda track: len(track.c2w))
+    numbers, notes = np.arange(best.start, best.stop), []
+    if len(tracks) > 1:
+        notes.append(f"the track breaks {len(tracks) - 1} times; this is its longest part")
+    c2w = np.linalg.inv(best.c2w[0]) @ best.c2w
+    if best.moves:
+        try:
+            c2w = rescale(c2w, near_depth(clip.frames[best.start : best.stop], best.c2w))
+        except ValueError as error:
+            notes.append(f"lengths are in a unit of their own, not near-plane depths: {error}")
+    else:
+        notes.append("the camera only turns")
+    notes.append(f"features lie {best.error:.2f} degrees from where the map puts them")
+    looks = clip.frames[np.unique(np.linspace(best.start, best.stop - 1, UP_LOOKS).round().astype(int))]
+    up = find_up(looks)
+    notes.append("up is that of vertical lines" if up else "too few vertical lines: up is the panorama's own")
+    direction = torch.from_numpy(up.direction) if up else torch.tensor([0.0, -1.0, 0.0], dtype=torch.float64)
+    return PoseEstimate(torch.from_numpy(c2w), numbers, 1.0), direction, notes
+
+
+def _calibrated_up(clip: Clip, estimate: PoseEstimate, calibrator: Calibrator) -> Tensor:
+    """Up (3,) in the frame of the first pose: the mean over frames of what a calibrator says of each."""
+    found = calibrator.estimate(clip)
+    poses = dict(zip(estimate.frames.tolist(), estimate.c2w))
+    first = estimate.c2w[0, :3, :3]
+    ups = []
+    for frame, pitch, roll in zip(found.frames.tolist(), np.radians(found.pitch), np.radians(found.roll)):
+        if frame in poses and np.isfinite(pitch + roll):
+            seen = [-np.cos(pitch) * np.sin(roll), -np.cos(pitch) * np.cos(roll), np.sin(pitch)]
+            ups.append(first.T @ poses[frame][:3, :3] @ torch.tensor(seen, dtype=first.dtype))
+    if not ups:
+        raise EstimationFailure("the calibrator says nothing of the frames that have poses")
+    return torch.stack(ups).mean(0)
+
+
+def _tracked(
+    path: str | Path,
+    clip: Clip,
+    fps: float,
+    estimate: PoseEstimate,
+    lens: Lens,
+    up: Tensor | None,
+    start: float,
+    notes: list[str],
+) -> TrackedCamera:
+    placed, total = len(estimate.frames), len(clip.frames)
+    if placed < max(FEWEST_PLACED * total, 2):
+        raise ValueError(
+            f"{path}: its camera cannot be found: only {placed} of {total} frames could be placed; try a part of it "
+            "with --start and --frames, or another --lens"
+        )
+    seconds = torch.from_numpy(clip.times[estimate.frames])
+    camera = Trajectory.from_timestamps(estimate.c2w.double(), seconds, lens, fps).relative_to_first()
+    if up is not None:
+        camera = camera.gravity_aligned(up, in_first_camera=True)
+    else:
+        notes.append("up is not known: ucpe generate takes the first frame to be level (--up says otherwise)")
+    if estimate.near_depth is None:
+        notes.append("lengths are in a unit of their own, not near-plane depths (ucpe generate --scale auto)")
+    if estimate.details.get("method") == "rotation only":
+        notes.append("the camera only turns")
+    agreement = estimate.details.get("agreement")
+    return TrackedCamera(camera, start + float(seconds[0]), placed, total, agreement=agreement, notes=notes)

@@ -1,0 +1,86 @@
+"""`ucpe track` on a rendered world whose camera is known, and its refusals."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from ucpe.evaluation.estimators import Calibration, EstimatorChoice, PoseEstimate
+from ucpe.evaluation.tracking import TrackedCamera, _calibrated_up, read_part, track_video
+from ucpe.lenses import UCM, Equirectangular, Pinhole
+from ucpe.synthesis.worlds import World, render_clip
+from ucpe.trajectories import Trajectory, alignment_error, umeyama
+from ucpe.video import VideoError, write_video
+
+
+def film(path, lens, camera: Trajectory, seed: int, height: int, width: int) -> None:
+    world = World.sample(seed)
+    frames = render_clip(world, lens, camera.scaled(world.near_depth).c2w, height, width, camera.fps, threads=1).color
+    write_video(path, frames, camera.fps, crf=10)
+
+
+def errors(tracked: TrackedCamera, camera: Trajectory) -> tuple[float, float]:
+    """Position error in path lengths after alignment, and the largest rotation error in degrees."""
+    found, wanted = tracked.camera.positions, camera.positions
+    error = alignment_error(umeyama(found, wanted), found, wanted) / camera.path_length()
+    turned, meant = tracked.camera.rotations, camera.rotations
+    off = (turned[0].T @ turned - meant[0].T @ meant).norm(dim=(1, 2)) / 8**0.5
+    return float(error), float(torch.rad2deg(2 * torch.asin(off.clamp(max=1))).max())
+
+
+@pytest.mark.slow
+def test_the_camera_of_a_world_is_found_and_can_be_followed(tmp_path, capsys):
+    pytest.importorskip("pycolmap")
+    from ucpe.cli.track import main
+
+    lens = UCM(xfov=140, xi=1.0)
+    camera = Trajectory.orbit(lens, 30, frames=11, fps=8)
+    film(tmp_path / "orbit.mp4", lens, camera, 32, 192, 320)
+    lens.save(tmp_path / "lens.json")
+    main([str(tmp_path / "orbit.mp4"), "--lens", str(tmp_path / "lens.json"), "-o", str(tmp_path / "path.json")])
+    told = capsys.readouterr().out
+    path = Trajectory.load(tmp_path / "path.json")
+    position, rotation = errors(TrackedCamera(path, 0.0, 11, 11), camera)
+    assert position < 0.01 and rotation < 2
+    assert told.startswith("sure: 11 of 11") and "up is not known" in told
+    assert not path.up_known and path.fps == 8 and path.lens.kind == "ucm"
+
+
+@pytest.mark.slow
+def test_the_camera_of_a_panorama_is_found_with_its_scale(tmp_path):
+    pytest.importorskip("pycolmap")
+    camera = Trajectory.truck(Equirectangular(), 0.5, frames=11, fps=8)
+    film(tmp_path / "walk.mp4", Equirectangular(), camera, 4, 192, 384)
+    tracked = track_video(tmp_path / "walk.mp4", None, Equirectangular())
+    position, rotation = errors(tracked, camera)
+    assert position < 0.01 and rotation < 0.5 and tracked.sure and tracked.camera.up_known
+    assert tracked.camera.path_length() == pytest.approx(0.5, rel=0.1)
+
+
+def test_a_calibrator_says_which_way_is_up():
+    lens = Pinhole(xfov=80)
+    camera = Trajectory.pan(lens, 40, frames=5, pitch=12, roll=-7)
+    angles = camera.angles
+
+    class Known:
+        def estimate(self, clip):
+            return Calibration("radial", np.arange(5), angles.pitch.numpy(), angles.roll.numpy(), {})
+
+    moved = camera.relative_to_first()
+    up = _calibrated_up(None, PoseEstimate(moved.c2w, np.arange(5)), Known())
+    aligned = moved.gravity_aligned(up, in_first_camera=True).angles
+    torch.testing.assert_close(aligned.pitch, angles.pitch, atol=1e-5, rtol=0)
+    torch.testing.assert_close(aligned.roll, angles.roll, atol=1e-5, rtol=0)
+
+
+def test_what_cannot_be_tracked_says_why(tmp_path):
+    pytest.importorskip("pycolmap")
+    write_video(tmp_path / "grey.mp4", np.full((4, 64, 96, 3), 90, np.uint8), 8)
+    colmap = EstimatorChoice("colmap").pose_estimator()
+    with pytest.raises(ValueError, match=r"grey\.mp4: its camera cannot be found: too little texture"):
+        track_video(tmp_path / "grey.mp4", colmap, Pinhole(xfov=80))
+    with pytest.raises(VideoError, match="second 9"):
+        read_part(tmp_path / "grey.mp4", 9.0, None, 1, 480)
+    with pytest.raises(ValueError, match="at least two frames"):
+        track_video(tmp_path / "grey.mp4", colmap, Pinhole(xfov=80), every=9)
