@@ -63,7 +63,7 @@ class TrackedCamera:
         return [
             f"{kind}: {self.placed} of {self.frames} frames placed{agreement}",
             f"{len(camera)} poses at {camera.fps:g} fps from second {self.start:.2f}",
-            f"path of {camera.path_length():.3g} near-plane depths, turns up to {camera.maximum_rotation():.1f} degrees",
+            f"path of {camera.path_length():.3g} near-plane depths, turning {camera.maximum_rotation():.1f} degrees",
             *self.notes,
         ]
 
