@@ -114,7 +114,8 @@ class CameraOptions(PathOptions, LensOptions):
     """A camera: what lens it has and how it moves."""
 
     move: str | None = None
-    """How the camera moves: static, pan-left, orbit, dolly-in, zoom-in, ... [default: static]"""
+    """A move (pan-left, orbit, dolly-in, ...), several ("dolly-in 0.5 with tilt-up 10, then pan-left 30", each for the
+    same time), or keys of a world model ("w-80,jw-40"; "sana:w-80,aw-40" in SANA-WM's own key map)."""
     degrees: float | None = None
     """Amount of a pan, tilt, roll, orbit or arc."""
     distance: float | None = None
@@ -123,6 +124,8 @@ class CameraOptions(PathOptions, LensOptions):
     """Amount of a zoom."""
     pitch: float = 0.0
     """First frame looks up by this many degrees."""
+    yaw: float = 0.0
+    """First frame looks to the right by this many degrees, in the world; moves start along it."""
     roll: float = 0.0
     """First frame is tilted clockwise by this many degrees."""
     camera: Annotated[
@@ -136,10 +139,13 @@ class CameraOptions(PathOptions, LensOptions):
     ] = None
 
     def make_trajectory(
-        self, frames: int, fps: float, height: int | None = None, width: int | None = None
+        self, frames: int, fps: float, height: int | None = None, width: int | None = None, stride: int = 1
     ) -> Trajectory:
-        """The camera asked for, with that many frames, its calibration fitted to images of height x width."""
-        path = self._moved(frames, fps) if self.camera is None else self._loaded(self.camera, frames, fps)
+        """The camera asked for, with that many frames, its calibration fitted to images of height x width.
+
+        A path that is too short is refused with a length that it has, one more than a multiple of `stride`.
+        """
+        path = self._moved(frames, fps) if self.camera is None else self._loaded(self.camera, frames, fps, stride)
         if height is None or width is None:
             return path
         return path.with_lens(self.fitted(path.lens, height, width))
@@ -149,11 +155,11 @@ class CameraOptions(PathOptions, LensOptions):
 
         if self.path_given():
             raise ValueError("--up, --level and --scale are for a path file: --camera FILE")
-        shot = {"frames": frames, "fps": fps, "pitch": self.pitch, "roll": self.roll}
+        shot = {"frames": frames, "fps": fps, "pitch": self.pitch, "yaw": self.yaw, "roll": self.roll}
         return Trajectory.move(self.move or "static", self.make_lens(), **shot, **self._amounts())
 
-    def _loaded(self, file: Path, frames: int, fps: float) -> Trajectory:
-        if self.move is not None or self._amounts() or self.pitch or self.roll:
+    def _loaded(self, file: Path, frames: int, fps: float, stride: int) -> Trajectory:
+        if self.move is not None or self._amounts() or self.pitch or self.yaw or self.roll:
             raise ValueError(f"give a move or the path file {file}, not both")
         path = self.load(file, lens=self.make_lens() if self.lens_given() else None)
         same_rate = math.isclose(path.fps, fps, rel_tol=1e-4)  # timestamps are rounded
@@ -161,7 +167,7 @@ class CameraOptions(PathOptions, LensOptions):
         if len(path) < frames:
             raise ValueError(
                 f"{file} gives {len(path)} frames at {fps:g} fps, but {frames} are asked for: pass --frames "
-                f"{len(path)} or fewer"
+                f"{(len(path) - 1) // stride * stride + 1} or fewer"
             )
         return self.scaled(path[:frames])
 

@@ -57,11 +57,11 @@ class MachineOptions:
     """Precision of transformer and text encoder; the autoencoder stays in fp32. [default: bf16, on a CPU fp32]"""
     offload: Literal["none", "model", "group", "sequential"] | None = None
     """Keep whole models, groups of layers or single layers in main memory until used: slower. [default: none]"""
-    tiling: bool | None = None
+    tiling: bool = False
     """Decode the video in tiles, in less memory."""
     attention: str | None = None
     """Attention backend of diffusers (native, flash, sage, ...). [default: native]"""
-    compile: bool | None = None
+    compile: bool = False
     """Compile the transformer's blocks; the first step is slow, the others faster."""
 
 
@@ -143,7 +143,8 @@ def asked_for(options: Generate, recorded: Request | None) -> dict[str, Any]:
         if given["negative"] is not None:
             raise ValueError("give --negative or --negative-file, not both")
         given["negative"] = file.read_text(encoding="utf-8").strip()
-    given = PRESETS.get(preset, {}) | {name: value for name, value in given.items() if value not in (None, ())}
+    chosen = {name: value for name, value in given.items() if not (value is None or value is False or value == ())}
+    given = PRESETS.get(preset, {}) | chosen
     for_setup = {name: given.pop(name) for name in Setup.__dataclass_fields__ if name in given}
     if recorded is not None:
         return {
@@ -172,7 +173,8 @@ def make_requests(
     if options.list is not None:
         return read_list(options.list, frames, fps, **wanted)
     size = (wanted.get("height") or defaults.height, wanted.get("width") or defaults.width)
-    return [Request(options.prompt or "", options.camera.make_trajectory(frames, fps, *size), **wanted)]
+    camera = options.camera.make_trajectory(frames, fps, *size, stride=facts.temporal_stride or 1)
+    return [Request(options.prompt or "", camera, **wanted)]
 
 
 def generate(videos: list[tuple[Request, Path]], preview: bool) -> None:

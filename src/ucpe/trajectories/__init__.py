@@ -5,6 +5,7 @@ from ucpe.trajectories.frames import latent_frame_indices
 from ucpe.trajectories.keyframes import Keyframe, find_keyframes
 from ucpe.trajectories.moves import NAMED_MOVES
 from ucpe.trajectories.rotations import Angles
+from ucpe.trajectories.sequences import is_sequence, move_sequence
 from ucpe.trajectories.trajectory import DEFAULT_FPS, DEFAULT_LENS, Trajectory
 from ucpe.trajectories.world_models import action_trajectory, from_pinhole_arrays, is_actions, to_pinhole_arrays
 
@@ -22,7 +23,9 @@ __all__ = [
     "find_keyframes",
     "from_pinhole_arrays",
     "is_actions",
+    "is_sequence",
     "latent_frame_indices",
+    "move_sequence",
     "to_pinhole_arrays",
     "umeyama",
 ]

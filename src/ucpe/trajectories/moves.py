@@ -260,14 +260,21 @@ class Moves:
     def move(cls: type[MovesType], name: str, lens: Lens, **options: Any) -> MovesType:
         """The move of that name (see NAMED_MOVES: "pan-left", "orbit", ...), its amounts overridden by options.
 
-        Keys held for some frames ("w-80,jw-40") are a move too; see `action_trajectory`.
+        Amounts go the way the name says: "pan-left" with degrees=30 turns left, "zoom-out" with factor=2 halves.
+        Keys held for some frames ("w-80,jw-40") are a move too (see `action_trajectory`), and so are several moves
+        ("dolly-in 0.5 with tilt-up 10, then pan-left 30"; see `move_sequence`).
         """
+        from ucpe.trajectories.sequences import is_sequence, move_sequence
         from ucpe.trajectories.world_models import action_trajectory, is_actions
 
         if is_actions(name):
             if unknown := sorted(options.keys() - {"frames", "fps", "pitch", "yaw", "roll"}):
                 raise ValueError(f"the actions {name!r} say how far the camera moves: leave {unknown[0]} out")
             return cast(MovesType, action_trajectory(name, lens, **options))
+        if is_sequence(name):
+            if unknown := sorted(options.keys() - Shot.__annotations__):
+                raise ValueError(f"the moves {name!r} say their amounts themselves: leave {unknown[0]} out")
+            return cast(MovesType, move_sequence(name, lens, **options))
         if name not in NAMED_MOVES:
             raise ValueError(f"no move {name!r}; there are {', '.join(NAMED_MOVES)}")
         method, amounts = NAMED_MOVES[name]
@@ -277,7 +284,8 @@ class Moves:
         unknown = [key for key in options if key not in taken]
         if unknown:
             raise ValueError(f"move {name!r} takes {', '.join(taken)}, not {unknown[0]}")
-        return constructor(lens, **{**amounts, **options})
+        directed = {key: _directed(key, options[key], usual) for key, usual in amounts.items() if key in options}
+        return constructor(lens, **{**amounts, **options, **directed})
 
 
 NAMED_MOVES: dict[str, tuple[str, dict[str, float]]] = {
@@ -335,6 +343,13 @@ def zoom_lens(
         )
     angles = torch.rad2deg(torch.atan2(directions[..., :2].norm(dim=-1), directions[..., 2]))
     return planar._with({**parameters, "xfov": angles.sum(-1)})
+
+
+def _directed(name: str, amount: float, usual: float) -> float:
+    """An amount as a constructor takes it, for a move whose name says the way that its usual amount goes."""
+    if name == "factor":
+        return 1 / amount if usual < 1 < amount else amount
+    return -amount if usual < 0 else amount
 
 
 class _Timing:
