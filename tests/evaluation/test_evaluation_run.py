@@ -457,13 +457,24 @@ def test_the_papers_realestate_setting(tmp_path):
 def test_the_released_demo_files(tmp_path):
     count = len(json.loads((DATA / "demo" / "lens.json").read_text()))
     for index in range(count):
-        os.link(write(tmp_path / "one.mp4"), tmp_path / f"{index:02d}.mp4")
+        os.link(write(tmp_path / "one.mp4"), tmp_path / f"{index}-a-cat.mp4")
     (tmp_path / "one.mp4").unlink()
-    jobs = jobs_of_folder(tmp_path, DATA / "demo" / "lens.json")
-    assert len(jobs) == count
-    assert all(job.caption for job in jobs)
-    with pytest.raises(ValueError, match=f"lists {count} cameras for 1 videos"):
-        jobs_of_folder(tmp_path / "00.mp4", DATA / "demo" / "lens.json")
+    jobs = jobs_of_folder(tmp_path, DATA / "released" / "demo" / "lens.json")
+    entries = json.loads((DATA / "demo" / "lens.json").read_text())
+    assert len(jobs) == count == 12
+    for job in jobs:
+        entry = entries[int(job.name.split("-")[0])]
+        assert (job.caption, float(job.camera.lens.parameters["xfov"])) == (entry["caption"], entry["x_fov"])
+    assert len(jobs_of_folder(tmp_path / "7-a-cat.mp4", DATA / "demo" / "lens.json")) == 1
+
+
+@pytest.mark.skipif(not DATA.exists(), reason="the shared data is not here")
+@pytest.mark.parametrize("names", [["a", "b"], ["1", "12"], ["0-a", "00-b"], ["1jVPI3bNCBc-5", "0"]])
+def test_a_pairing_that_is_not_certain_is_refused(tmp_path, names):
+    for name in names:
+        write(tmp_path / f"{name}.mp4")
+    with pytest.raises(ValueError, match=r"not certain: .*lens.json lists 12 cameras, .* the videos are .*\.mp4, "):
+        jobs_of_folder(tmp_path, DATA / "demo" / "lens.json")
 
 
 def write(path: Path) -> Path:
@@ -477,12 +488,13 @@ def test_a_panshot_dataset(tmp_path):
     for name in ("meta-test", "pose-test", "videos-test"):
         (split / name).mkdir(parents=True)
     (tmp_path / "data" / "PanFlow").mkdir()
-    stem = "abc-3-0-yaw_aug_0"
+    match = "abc-3-0-yaw_aug_0"
+    stem = f"{match}-fov120-xi0.70"
     camera = Trajectory.dolly(LENS, distance=2.0, frames=81)
-    np.save(split / "pose-test" / f"{stem}.npy", camera.c2w[:, :3].float().numpy())
-    entry = {"video": f"{stem}.mp4", "pose": f"{stem}.npy", "x_fov": 120, "xi": 0.7}
-    (split / "meta-test" / "m.json").write_text(json.dumps([{"videos": [entry]}]))
-    (split / "captioned-test.jsonl").write_text(json.dumps({"video": f"{stem}.mp4", "caption": "a cat"}) + "\n")
+    np.save(split / "pose-test" / f"{match}.npy", camera.c2w[:, :3].float().numpy())
+    entry = {"video": stem, "pose": match, "x_fov": 120, "xi": 0.7}
+    (split / "meta-test" / "m.json").write_text(json.dumps([{"clip": "too short"}, {"videos": [entry]}]))
+    (split / "captioned-test.jsonl").write_text(json.dumps({"video": stem, "caption": "a cat"}) + "\n")
     (tmp_path / "data" / "PanFlow" / "near_plane_depth-test.jsonl").write_text(
         json.dumps({"video_id": "abc", "clip_id": 3, "near_depth": 4.0}) + "\n"
     )

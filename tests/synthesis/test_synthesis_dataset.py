@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 
+from ucpe.cli import dataset as dataset_command
 from ucpe.lenses import FAMILIES, UCM, KannalaBrandt, stack_lenses
 from ucpe.synthesis.captions import SYSTEM_PROMPT, USER_PROMPT, CaptionError, EndpointCaptioner, caption_dataset
 from ucpe.synthesis.clips import ClipSettings, synthesize
@@ -97,30 +98,33 @@ def test_webdataset_shards(dataset, tmp_path):
 
 
 @pytest.mark.skipif(not (DATA / "panshot").is_dir(), reason="needs the shared PanShot files")
-def test_panshot_layout_has_the_same_interface(tmp_path):
-    stem = "N99hmkAJwlQ-3-0-yaw_aug_0"
+def test_panshot_layout_has_the_same_interface(tmp_path, capsys):
+    match = "N99hmkAJwlQ-3-0-yaw_aug_0"
+    stem = f"{match}-fov150-xi1.50"
     panshot = tmp_path / "PanShot"
     for name in ("meta-test", "pose-test", "videos-test"):
         (panshot / name).mkdir(parents=True)
     (tmp_path / "PanFlow").mkdir()
     depths = (DATA / "panshot/near_plane_depth-test.jsonl").read_text()
     (tmp_path / "PanFlow/near_plane_depth-test.jsonl").write_text(depths)
-    (panshot / f"pose-test/{stem}.npy").write_bytes((DATA / f"panshot/{stem}.npy").read_bytes())
-    entry = {"video": f"{stem}.mp4", "pose": f"{stem}.npy", "x_fov": 150.0, "xi": 1.5}
-    (panshot / "meta-test/a.json").write_text(json.dumps([{"videos": [entry]}]))
-    (panshot / "captioned-test.jsonl").write_text(json.dumps({"video": f"{stem}.mp4", "caption": "a street"}) + "\n")
+    (panshot / f"pose-test/{match}.npy").write_bytes((DATA / f"panshot/{match}.npy").read_bytes())
+    entry = {"video": stem, "pose": match, "x_fov": 150.0, "xi": 1.5}
+    (panshot / "meta-test/a.json").write_text(json.dumps([{"videos": [entry]}, {"clip_id": 4}]))
+    (panshot / "captioned-test.jsonl").write_text(json.dumps({"video": stem, "caption": "a street"}) + "\n")
     write_video(panshot / f"videos-test/{stem}.mp4", np.zeros((81, 32, 56, 3), np.uint8), 16, preset="ultrafast")
     folder = open_dataset(tmp_path, "test")
     assert isinstance(folder, PanShotFolder) and len(folder) == 1
     clip, item = folder.clip(0), folder[0]
     assert (clip.family, clip.variant, clip.source, clip.caption) == ("fisheye", "yaw", "N99hmkAJwlQ", "a street")
     assert item["video"].shape == (81, 32, 56, 3) and item["c2w"].shape == (81, 4, 4)
+    dataset_command.main(["stats", str(tmp_path), "--split", "test", "-o", str(tmp_path / "statistics")])
+    assert '"clips": 1' in capsys.readouterr().out and (tmp_path / "statistics/cameras.png").is_file()
     depth = next(
         line["near_depth"]
         for line in map(json.loads, depths.splitlines())
         if (line["video_id"], str(line["clip_id"])) == ("N99hmkAJwlQ", "3")
     )
-    raw = np.load(DATA / f"panshot/{stem}.npy")[:, :, 3]
+    raw = np.load(DATA / f"panshot/{match}.npy")[:, :, 3]
     assert clip.camera.path_length() == pytest.approx(
         np.linalg.norm(np.diff(raw, axis=0), axis=1).sum() / depth, rel=1e-4
     )

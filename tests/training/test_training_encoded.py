@@ -138,13 +138,14 @@ def panshot(tmp_path):
         poses[:, 0, 3] = np.arange(5) * (index + 1)
         np.save(root / f"PanShot/pose-train/{stem}.npy", poses)
         coarse = generator.integers(0, 255, (5, 4, 6, 3), dtype=np.uint8)
-        write_video(root / f"PanShot/videos-train/{stem}.mp4", coarse.repeat(16, 1).repeat(16, 2), 16)
-        videos.append({"video": f"{stem}.mp4", "pose": f"{stem}.npy", "x_fov": xfov, "xi": xi})
-        captions.append({"video": f"{stem}.mp4", "caption": "a red tower"})
+        video = f"{stem}-fov{xfov:.0f}-xi{xi:.2f}"
+        write_video(root / f"PanShot/videos-train/{video}.mp4", coarse.repeat(16, 1).repeat(16, 2), 16)
+        videos.append({"video": video, "pose": stem, "x_fov": xfov, "xi": xi})
+        captions.append({"video": video, "caption": "a red tower"})
         depths.append({"video_id": f"vid{index}", "clip_id": index, "near_depth": 2.0})
-    damaged = root / "PanShot/videos-train/vid2-2-0-no_rot_aug_0.mp4"
+    damaged = root / "PanShot/videos-train/vid2-2-0-no_rot_aug_0-fov170-xi1.30.mp4"
     damaged.write_bytes(damaged.read_bytes()[:300])
-    (root / "PanShot/meta-train/a.json").write_text(json.dumps([{"videos": videos}]))
+    (root / "PanShot/meta-train/a.json").write_text(json.dumps([{"videos": videos}, {"clip_id": 9}]))
     (root / "PanShot/captioned-train.jsonl").write_text("\n".join(map(json.dumps, captions)))
     (root / "PanFlow/near_plane_depth-train.jsonl").write_text("\n".join(map(json.dumps, depths)))
     return root

@@ -29,7 +29,7 @@ class Evaluate:
     videos: tyro.conf.Positional[Path]
     """Folder of videos, or one video."""
     cameras: Path | None = None
-    """Folder of camera files, one camera file for all, or a released demo .json (in order of names)."""
+    """Folder of camera files, one camera file for all, or a released demo .json (videos 0-cat.mp4, 1-dog.mp4, ...)."""
     dataset: Path | None = None
     """Root of the PanShot dataset, instead of --cameras; its own videos are the references."""
     split: str = "test"
@@ -133,7 +133,7 @@ def find_jobs(options: Evaluate) -> tuple[list[Job], list[str]]:
 
     from ucpe.evaluation import inputs
     from ucpe.evaluation.run import shortened
-    from ucpe.trajectories.formats.captioned import read_panshot
+    from ucpe.trajectories.formats.captioned import NORMALIZATION_FILE, read_normalization, read_panshot
 
     given = [name for name in ("cameras", "dataset", "realestate10k") if getattr(options, name) is not None]
     if len(given) != 1:
@@ -152,12 +152,12 @@ def find_jobs(options: Evaluate) -> tuple[list[Job], list[str]]:
         names = {camera.video.stem for camera in read_panshot(options.dataset, options.split) if camera.video}
         unused = sorted(names - {job.name for job in jobs})
     elif options.realestate10k is not None:
-        file = options.normalization or options.realestate10k / inputs.NORMALIZATION_FILE
-        factor = inputs.read_normalization(file) if options.normalization or file.is_file() else 1.0
+        file = options.normalization or options.realestate10k / NORMALIZATION_FILE
+        factor = read_normalization(file) if options.normalization or file.is_file() else 1.0
         jobs = inputs.jobs_of_realestate(options.videos, options.realestate10k, factor)
         notes.append(f"RealEstate10K setting: first 81 poses, 100° pinhole, translations times {factor:.6g}.")
         unused = inputs.cameras_without_video(options.realestate10k, jobs, ".txt")
-        unused = [name for name in unused if f"{name}.txt" != inputs.NORMALIZATION_FILE]
+        unused = [name for name in unused if f"{name}.txt" != NORMALIZATION_FILE]
     else:
         assert options.cameras is not None
         lens = options.lens.make_lens() if options.lens.lens_given() else None

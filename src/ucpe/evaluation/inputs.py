@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -11,17 +12,14 @@ import numpy as np
 from ucpe.evaluation.estimators.base import Clip
 from ucpe.lenses import Lens, Pinhole, lens_family
 from ucpe.trajectories import Trajectory
-from ucpe.trajectories.formats.captioned import is_demo, read_demo, read_near_depths, read_panshot
-from ucpe.video import VIDEO_SUFFIXES, VideoError, read_video
+from ucpe.trajectories.formats.captioned import is_demo, read_panshot, read_released_list
+from ucpe.video import VIDEO_SUFFIXES, VideoError, probe_video, read_video
 
 REALESTATE_LENS = Pinhole(xfov=100.0)
 """Lens of the paper's RealEstate10K setting."""
 
 REALESTATE_FRAMES = 81
 """Frames of the paper's RealEstate10K setting."""
-
-NORMALIZATION_FILE = "traj_normalization.txt"
-"""Name of the released file with the factor on RealEstate10K translations."""
 
 
 @dataclass(frozen=True)
@@ -54,8 +52,8 @@ def jobs_of_folder(
 ) -> list[Job]:
     """Videos of a folder with the camera files of the same name in another, or one camera file for all.
 
-    A released demo .json is one camera per video, in order of names. `gravity` says whether the cameras' worlds have
-    a known vertical; by default that follows from the format, or from `up` (see `Trajectory.load`).
+    A released demo .json is one camera per video, by the number its name begins with. `gravity` says whether the
+    cameras' worlds have a known vertical; by default that follows from the format, or from `up` (see `Trajectory.load`).
     """
     paths = find_videos(videos)
     cameras = Path(cameras)
@@ -114,14 +112,6 @@ def jobs_of_realestate(
     return jobs
 
 
-def read_normalization(path: str | Path) -> float:
-    """The factor in a released traj_normalization.txt."""
-    try:
-        return float(Path(path).read_text().split()[0])
-    except (ValueError, IndexError):
-        raise ValueError(f"{path}: expected one number, the factor on RealEstate10K translations") from None
-
-
 def read_clip(path: str | Path, name: str | None = None) -> Clip:
     """All frames of a video with their own times, which need not be evenly spaced."""
     frames, times = [], []
@@ -153,35 +143,34 @@ def find_videos(folder: str | Path) -> list[Path]:
 
 
 def _demo_jobs(paths: list[Path], demo: Path) -> list[Job]:
-    factor = next(iter(_beside(demo, NORMALIZATION_FILE)), None)
-    near_depths: dict[str, float] = {}
-    for file in _beside(demo, "near_plane_depth-*.jsonl"):
-        near_depths |= read_near_depths(file)
-    cameras = read_demo(
-        demo,
-        folders=[folder for folder in (demo.parent, *demo.parent.parent.iterdir()) if folder.is_dir()],
-        near_depths=near_depths,
-        realestate_scale=1.0 if factor is None else read_normalization(factor),
-    )
-    if factor is None and any(camera.pose.suffix != ".npy" for camera in cameras):
-        raise ValueError(f"{demo} lists RealEstate10K paths, whose scale needs a {NORMALIZATION_FILE} beside it")
-    if len(cameras) != len(paths):
-        raise ValueError(f"{demo} lists {len(cameras)} cameras for {len(paths)} videos; they are paired in order")
-    return [
-        Job(
-            path.stem,
-            path,
-            camera.trajectory(frames=REALESTATE_FRAMES),
-            camera.pose.suffix == ".npy",
-            camera.caption,
+    cameras = read_released_list(demo)
+    jobs = []
+    for path, index in zip(paths, _indices(paths, len(cameras), demo)):
+        camera = _at_length(cameras[index].released(), path)
+        jobs.append(Job(path.stem, path, camera, camera.up_known, cameras[index].caption))
+    return jobs
+
+
+def _indices(paths: list[Path], count: int, demo: Path) -> list[int]:
+    """Which entry of a list each video is of: the number that its name begins with, from 0."""
+    if len(paths) == count == 1:
+        return [0]
+    found = [re.match(r"(\d+)(?=[-_. ]|$)", path.stem) for path in paths]
+    indices = [int(match[1]) if match else -1 for match in found]
+    certain = len(set(indices)) == len(indices) and all(0 <= index < count for index in indices)
+    if not certain:
+        named = ", ".join(path.name for path in paths[:30]) + (" ..." if len(paths) > 30 else "")
+        raise ValueError(
+            f"which video is of which camera is not certain: {demo} lists {count} cameras, numbered 0 to {count - 1}, "
+            f"and names of videos must begin with these numbers, once each (0-cat.mp4, 000.mp4); the videos are {named}"
         )
-        for path, camera in zip(paths, cameras)
-    ]
+    return indices
 
 
-def _beside(path: Path, pattern: str) -> Sequence[Path]:
-    """Files of a name in the folder of a file and in the folders next to it."""
-    return sorted([*path.parent.glob(pattern), *path.parent.parent.glob(f"*/{pattern}")])
+def _at_length(camera: Trajectory, video: Path) -> Trajectory:
+    """The camera of a video of any length: the whole path over its frames, as `ucpe generate --list` asks for."""
+    info = probe_video(video)
+    return camera if info.frames == len(camera) else camera.resample(info.frames, info.fps)
 
 
 def _camera_file(folder: Path, name: str) -> Path:

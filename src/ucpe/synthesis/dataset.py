@@ -123,16 +123,16 @@ class PanShotFolder(ClipDataset):
         """What is known of a clip without reading its pictures; its size is the published 480 x 832."""
         camera = self.cameras[index]
         assert camera.video is not None and camera.scale is not None
-        stem = camera.video.stem
+        match = camera.pose.stem  # the video's name ends in the lens after it
         return Clip(
-            id=stem,
+            id=camera.video.stem,
             video=camera.video,
             caption=camera.caption,
             camera=camera.trajectory(),
             family=lens_family(camera.lens),
-            source=stem.rsplit("-", 3)[0],
+            source=match.rsplit("-", 3)[0],
             split=self.split,
-            variant=PANSHOT_VARIANTS.get(stem.rsplit("-", 1)[-1].rsplit("_", 1)[0], "original"),
+            variant=PANSHOT_VARIANTS.get(match.rsplit("-", 1)[-1].rsplit("_", 1)[0], "original"),
             near_depth=1 / camera.scale,
         )
 
