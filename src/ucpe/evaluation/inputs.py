@@ -53,7 +53,7 @@ def jobs_of_folder(
     """Videos of a folder with the camera files of the same name in another, or one camera file for all.
 
     A released demo .json is one camera per video, by the number its name begins with. `gravity` says whether the
-    cameras' worlds have a known vertical; by default that follows from the format, or from `up` (see `Trajectory.load`).
+    cameras' worlds have a known vertical; by default the format says it, or `up` (see `Trajectory.load`).
     """
     paths = find_videos(videos)
     cameras = Path(cameras)
