@@ -3,7 +3,7 @@ VENV := .venv
 RUN := $(VENV)/bin
 INSTALL := $(RUN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: demo test quick lint bench format clean
+.PHONY: demo chromium test quick lint bench format clean
 
 $(VENV)/.installed: pyproject.toml constraints.txt
 	test -x $(RUN)/python || $(PYTHON) -m venv $(VENV)
@@ -14,8 +14,14 @@ $(VENV)/.installed: pyproject.toml constraints.txt
 demo: $(VENV)/.installed
 	$(RUN)/python examples/demo.py
 
-test: lint
+test: lint chromium
 	$(RUN)/python -m pytest --numprocesses 2
+
+# The studio's page is tested in a real browser, where there is one.
+chromium:
+	@test -x /usr/bin/chromium || { test "$$(id -u)" = 0 && command -v apt-get > /dev/null \
+	  && apt-get install -y -qq chromium > /dev/null; } \
+	  || echo "no /usr/bin/chromium and no right to install it: tests of the studio's page are skipped"
 
 quick: lint
 	$(RUN)/python -m pytest --numprocesses 2 -m "not slow"

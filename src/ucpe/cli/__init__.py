@@ -18,6 +18,7 @@ COMMANDS = {
     "dataset": "statistics and export of a dataset",
     "train": "train an adapter or the desk model",
     "generate": "prompt + camera -> video",
+    "studio": "a page to make shots: lens, path, prompt, video",
     "evaluate": "measure camera control of any videos",
     "report": "compare evaluation runs",
     "track": "the camera of a video as a path",

@@ -58,6 +58,8 @@ class Shot:
     seed: int = 0
     steps: int | None = None
     guidance: float | None = None
+    video_height: int | None = None
+    video_width: int | None = None
     image: str | None = None
     """First frame: a file of the studio's uploads."""
 
@@ -110,8 +112,9 @@ def _check(shot: Shot) -> None:
     _check_whole("height", shot.height, 16, MAX_SIDE)
     _check_whole("width", shot.width, 16, MAX_SIDE)
     _check_whole("seed", shot.seed, 0, 2**63 - 1)
-    if shot.steps is not None:
-        _check_whole("steps", shot.steps, 1, 1000)
+    for name, high in (("steps", 1000), ("video_height", MAX_SIDE), ("video_width", MAX_SIDE)):
+        if getattr(shot, name) is not None:
+            _check_whole(name.replace("video_", ""), getattr(shot, name), 1, high)
     if shot.height % 2 or shot.width % 2:
         raise ValueError(f"height and width must be even, got {shot.height} x {shot.width}")
     if not 0 < shot.fps <= 1000:

@@ -1,0 +1,41 @@
+"""`ucpe studio`: a page on this machine to make shots: lens, path, prompt, video."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+
+
+@dataclass
+class Studio:
+    """Open a page on this machine: design the lens and the path, see exactly what the camera will see, generate."""
+
+    folder: Annotated[Path, tyro.conf.Positional] = Path("studio")
+    """Where shots, uploads and results are kept."""
+    model: str | None = None
+    """Pipeline folder or hub id. [default: the desk model in the package]"""
+    adapter: str | None = None
+    """Adapter folder, hub id or released .bin. [default: the one inside the model's folder]"""
+    port: int = 8765
+    """Port to listen on."""
+    host: str = "127.0.0.1"
+    """Address to listen on; any other than this machine's own needs the token that is printed."""
+    browser: bool = True
+    """Open the page in a browser."""
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Parse the command line and serve the page."""
+    options = tyro.cli(Studio, args=arguments, prog="ucpe studio")
+    if importlib.util.find_spec("nicegui") is None:
+        raise ValueError("the page needs NiceGUI, which is not installed: pip install 'ucpe[studio]'")
+    from ucpe.studio import server
+
+    server.serve(
+        server.Studio(options.folder, options.model, options.adapter), options.host, options.port, options.browser
+    )

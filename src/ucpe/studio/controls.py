@@ -1,0 +1,59 @@
+"""Small controls that several panels use."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from nicegui import ui
+
+
+class Slider:
+    """A named number: a slider to feel it, a field to type it."""
+
+    def __init__(
+        self, label: str, low: float, high: float, step: float,
+        on_move: Callable[[float], Any], on_settle: Callable[[], Any],
+    ):  # fmt: skip
+        def typed(event: Any) -> None:
+            if self.number.value is not None:
+                on_move(float(self.number.value))
+                on_settle()
+
+        with ui.element("div").classes("slider-row"):
+            ui.label(label)
+            self.slider = ui.slider(min=low, max=high, step=step, value=low).props(f'aria-label="{label}"')
+            self.slider.on("update:model-value", lambda event: on_move(float(event.args)), throttle=0.04)
+            self.slider.on("change", lambda: on_settle())
+            self.number = ui.number(value=low, format="%.6g").props(f'dense aria-label="{label}, number"')
+            self.number.on("keydown.enter", typed).on("blur", typed)
+
+    def show(self, value: float, high: float | None = None) -> None:
+        """Show a value, and another upper end."""
+        if high is not None and high != self.slider._props["max"]:
+            self.slider._props["max"] = high
+            self.slider.update()
+        if abs((self.slider.value or 0) - value) > 1e-9:
+            self.slider.set_value(value)
+        self.number.set_value(round(value, 6))
+
+
+def number_field(label: str, value: float | None, on_set: Callable[[float | None], Any], **options: Any) -> ui.number:
+    """A number that is taken when one leaves it or presses Enter."""
+    field = ui.number(label, value=value, **options).props("dense").classes("w-28")
+
+    def taken(_: Any) -> None:
+        on_set(field.value)
+
+    field.on("keydown.enter", taken).on("blur", taken)
+    return field
+
+
+def upload_button(label: str, accept: str, on_file: Callable[[Any], Any], max_bytes: int) -> ui.upload:
+    """A button that opens a file; the server checks the size again."""
+    upload = ui.upload(label=label, auto_upload=True, on_upload=on_file, max_file_size=max_bytes)
+    upload.props(f'flat bordered accept="{accept}" aria-label="{label}"').classes("w-full")
+    upload.on_rejected(
+        lambda: ui.notify(f"{label}: the file is too large or of another kind ({accept})", type="negative")
+    )
+    return upload

@@ -1,0 +1,192 @@
+"""The lens: pick a model, move its sliders, or open a calibration; what it sees in numbers."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from nicegui import run, ui
+
+from ucpe.lenses import UCM, Lens, PlanarLens, lens_by_name, lens_from_dict, load_lens
+from ucpe.lenses.models import LENS_NAMES
+from ucpe.studio import edits
+from ucpe.studio.controls import Slider, upload_button
+from ucpe.studio.uploads import MAX_DOCUMENT, receive
+
+if TYPE_CHECKING:
+    from ucpe.studio.page import Page
+
+RANGES: dict[str, tuple[float, float, float]] = {
+    "xfov": (10, 360, 0.5),
+    "pinhole_xfov": (10, 170, 0.5),
+    "xi": (0, 3, 0.01),
+    "alpha": (0, 1, 0.01),
+    "beta": (0.1, 4, 0.01),
+    "p1": (-0.05, 0.05, 0.0005),
+    "p2": (-0.05, 0.05, 0.0005),
+    "top": (-90, 90, 1),
+    "bottom": (-90, 90, 1),
+    "baseline": (0, 0.3, 0.005),
+}
+"""Ends and step of a parameter's slider; a number outside them can be typed."""
+
+CALIBRATIONS = ".yaml,.yml,.json,.txt,.bin,.xml,.csv,.toml"
+
+
+class LensPanel:
+    """Chooses the lens of the path or of one keyframe."""
+
+    def __init__(self, page: Page):
+        self.page = page
+        self.shape: Any = None
+        self.sliders: dict[str, Slider] = {}
+        self.calibration: Path | None = None
+        self.measured: Any = None
+        self.name = ui.select(list(LENS_NAMES), label="Model or family").props("dense").classes("w-full")
+        self.name.on("update:model-value", lambda: self.put(lambda: lens_by_name(self.name.value)))
+        self.scope = ui.toggle({False: "Whole path", True: "This keyframe"}, value=False).props("dense no-caps")
+        self.sliders_place = ui.column().classes("w-full gap-1")
+        self.wrong = ui.label().classes("wrong").props('role="alert"')
+        self.numbers = ui.element("div").classes("numbers")
+        upload_button("Open a calibration", CALIBRATIONS, self.on_file, MAX_DOCUMENT)
+        self.camera = ui.select([], label="Camera of that file").props("dense").classes("w-full")
+        self.camera.on("update:model-value", lambda: self.open(self.camera.value))
+        self.camera.set_visibility(False)
+
+    @property
+    def index(self) -> int | None:
+        """The keyframe to change; None for all."""
+        return self.page.window.selected if self.scope.value else None
+
+    def lens(self) -> dict[str, Any]:
+        """The lens that is looked through."""
+        return self.page.window.view().lens
+
+    def put(self, make: Any) -> None:
+        """Put another lens on."""
+        self.page.window.free = None
+        self.page.edit(lambda shot: edits.set_lens(shot, make(), self.index))
+
+    def move(self, name: str, value: float) -> None:
+        """Change one parameter; what is impossible is said below the sliders."""
+        self.page.window.free = None
+        try:
+            shot = edits.set_lens_parameter(self.page.window.shot, name, value, self.index)
+        except ValueError as error:
+            self.wrong.set_text(str(error))
+            self.refresh()
+            return
+        self.wrong.set_text("")
+        self.page.window.document.edit(shot, f"lens {name}")
+
+    def refresh(self) -> None:
+        """Show the lens as it is now."""
+        lens = self.lens()
+        names = [name for name, value in lens.items() if isinstance(value, float)]
+        if self.shape != (lens["model"], *names):
+            self.shape = (lens["model"], *names)
+            self.build_sliders(lens, names)
+        if self.name.value not in LENS_NAMES or lens_model(self.name.value) != lens["model"]:
+            self.name.set_value(lens["model"])
+        for name, slider in self.sliders.items():
+            slider.show(lens[name])
+        if self.measured != lens and self.page.window.document.history.tag is None:
+            self.measured = lens
+            ui.timer(0, lambda: self.measure(lens), once=True)
+
+    def build_sliders(self, lens: dict[str, Any], names: list[str]) -> None:
+        """One slider for each parameter of the model."""
+        self.sliders_place.clear()
+        self.sliders = {}
+        self.wrong.set_text("")
+        with self.sliders_place:
+            for name in names:
+                low, high, step = slider_range(name, lens)
+                self.sliders[name] = Slider(
+                    name, low, high, step, lambda value, name=name: self.move(name, value), self.page.settle
+                )
+
+    async def measure(self, values: dict[str, Any]) -> None:
+        """Show what the lens sees, and the nearest UCM."""
+        shot = self.page.window.shot
+        rows = await run.io_bound(lens_numbers, lens_from_dict(values), shot.height, shot.width)
+        if self.measured != values:
+            return
+        self.numbers.clear()
+        with self.numbers:
+            for name, value in rows:
+                ui.label(name).classes("quiet")
+                ui.label(value)
+
+    async def on_file(self, event: Any) -> None:
+        """Take a calibration file."""
+        event.sender.reset()
+        try:
+            self.calibration = await receive(self.page.studio.store, event.file, MAX_DOCUMENT)
+        except (ValueError, OSError) as error:
+            self.page.complain(error)
+            return
+        self.camera.set_visibility(False)
+        self.open(None)
+
+    def open(self, camera: str | None) -> None:
+        """Put on the lens of the calibration; of a file with several cameras, ask which."""
+        if self.calibration is None:
+            return
+        try:
+            lens = load_lens(self.calibration, camera)
+            if lens.batch_shape:
+                lens = lens[(0,) * len(lens.batch_shape)]
+            self.put(lambda: lens)
+        except (ValueError, OSError) as error:
+            several = re.search(r"holds \d+ cameras \(([^)]+)\)", str(error))
+            if not several:
+                self.page.complain(error)
+                return
+            self.camera.set_options(several[1].split(", "))
+            self.camera.set_visibility(True)
+            ui.notify("The file holds several cameras: choose one below.")
+
+
+def lens_model(name: str) -> str:
+    """The model of a lens's name."""
+    return lens_by_name(name).kind
+
+
+def slider_range(name: str, lens: dict[str, Any]) -> tuple[float, float, float]:
+    """Ends and step of the slider of a parameter."""
+    if name == "xi" and lens["model"] == "double_sphere":
+        return -0.9, 1.0, 0.01
+    if name in RANGES:
+        return RANGES[name]
+    if name in ("fx", "fy"):
+        return lens[name] / 4, lens[name] * 4, lens[name] / 200
+    if name in ("cx", "cy"):
+        return 0, lens["width" if name == "cx" else "height"], 0.5
+    return -0.5, 0.5, 0.001
+
+
+def lens_numbers(lens: Lens, height: int, width: int) -> list[tuple[str, str]]:
+    """What is worth knowing of a lens, in words: fields of view, blind corners, the nearest UCM and what that costs."""
+    rows = [
+        (name, f"{float(angle(height, width)):.1f}°")
+        for name, angle in (("across", lens.xfov), ("down", lens.yfov), ("diagonal", lens.dfov))
+    ]
+    blind = 1 - float(lens.rays(height, width).valid.double().mean())
+    rows.append(("blind", f"{100 * blind:.1f} % of the picture" if blind else "nothing"))
+    if isinstance(lens, PlanarLens) and not isinstance(lens, UCM):
+        try:
+            fit = lens.fit(UCM)
+        except ValueError as error:
+            return [*rows, ("nearest UCM", str(error))]
+        number = fit.lens.parameters
+        scale = "xfov" if "xfov" in number else "fx"
+        rows.append(
+            (
+                "nearest UCM",
+                f"{scale} {float(number[scale]):.1f}, xi {float(number['xi']):.3f}: "
+                f"off by {float(fit.rms):.2f}° RMS, {float(fit.maximum):.2f}° at most",
+            )
+        )
+    return rows

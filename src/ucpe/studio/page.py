@@ -1,0 +1,439 @@
+"""The studio's page: what a window shows, and what the person does in it."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from nicegui import ui
+
+from ucpe.studio import drawing, edits
+from ucpe.studio.files_panel import FilesPanel
+from ucpe.studio.lens_panel import LensPanel
+from ucpe.studio.path_panel import PathPanel
+from ucpe.studio.scene_panel import ScenePanel
+from ucpe.studio.surface import Surface
+from ucpe.studio.window import MOVES, Window
+
+if TYPE_CHECKING:
+    from ucpe.studio.server import Studio
+
+STILL_AFTER = 0.12
+"""Seconds without a change after which the exact picture replaces the quick one."""
+
+ABOVE_WIDTH, ABOVE_HEIGHT = 560, 380
+
+HELP = (
+    "Drag to look. W A S D to walk, Q and E to sink and rise, R and F to roll, arrow keys to turn, wheel or + and - to "
+    "zoom; K adds a keyframe here, Escape returns to the path."
+)
+
+
+class Page:
+    """Builds the page of one window and keeps it true to the shot."""
+
+    def __init__(self, studio: Studio, window: Window):
+        self.studio, self.window = studio, window
+        self.token = secrets.token_hex(8)
+        self.version = 0
+        self.curves: tuple[Any, drawing.Curves] | None = None
+        self.still: asyncio.Task[None] | None = None
+        self.grabbed: int | None = None
+        self.panels: list[Any] = []
+        self.build()
+
+    def build(self) -> None:
+        """Put everything on the page."""
+        ui.add_css(Path(__file__).with_name("page.css"))
+        dark = ui.dark_mode(None)
+        with ui.header().classes("items-center q-py-xs"):
+            ui.label("ucpe studio").classes("text-lg font-semibold").props('role="heading" aria-level="1"')
+            ui.space()
+            self.undo_button = _icon("undo", "Undo (Ctrl+Z)", self.undo)
+            self.redo_button = _icon("redo", "Redo (Ctrl+Y)", self.redo)
+            _icon("add", "New shot", lambda: ui.navigate.to("/new"))
+            _icon("dark_mode", "Light or dark", lambda: dark.set_value(not dark.value))
+        ui.keyboard(on_key=self.on_key, ignore=["input", "select", "textarea"])
+        with ui.element("main").classes("studio"):
+            with ui.element("div").classes("column"):
+                self.build_viewfinder()
+                self.build_timeline()
+            with ui.element("div").classes("column"):
+                self.build_outside()
+                self.build_panels()
+            self.build_gallery()
+        self.timer = ui.timer(1 / self.window.shot.fps, self.tick, active=False)
+        self.window.document.listeners.append(self.on_change)
+        client = ui.context.client
+        client.on_delete(self.close)
+        self.refresh()
+
+    def build_viewfinder(self) -> None:
+        """The picture through the lens, with its switches."""
+        shot = self.window.shot
+        with _card("Through the lens"):
+            keys = [*MOVES, "k", "Escape"]
+            self.finder = Surface(f"Through the lens. {HELP}", shot.width, shot.height, keys).classes("finder")
+            self.finder.listen(
+                drag=self.on_look, release=lambda _: self.settle(), turn_wheel=self.on_zoom, press_key=self.on_move
+            )
+            with ui.row().classes("items-center gap-x-4 gap-y-0"):
+                for name, label in (("horizon", "Horizon"), ("latitudes", "Latitudes"), ("arrows", "Up arrows")):
+                    ui.switch(label, value=getattr(self.window.overlays, name)).on_value_change(
+                        lambda event, name=name: self.switch(name, event.value)
+                    )
+                self.where = ui.label().classes("quiet").props('role="status" aria-live="polite"')
+
+    def build_timeline(self) -> None:
+        """Transport and graphs."""
+        with _card("Over time"):
+            with ui.row().classes("items-center w-full no-wrap"):
+                self.play_button = _icon("play_arrow", "Play", self.toggle_play)
+                self.loop = ui.switch("Loop", value=True)
+                self.scrub = ui.slider(min=0, max=1, step=1).props('aria-label="Moment, in frames" label')
+                self.scrub.on("update:model-value", lambda event: self.go(event.args), throttle=0.03)
+                self.clock = ui.label().classes("quiet whitespace-nowrap")
+            with ui.row().classes("items-center"):
+                ui.button("Keyframe here", icon="add_location", on_click=self.add_key).props("dense no-caps")
+                ui.button("Previous", icon="skip_previous", on_click=lambda: self.hop(-1)).props("dense flat no-caps")
+                ui.button("Next", icon="skip_next", on_click=lambda: self.hop(1)).props("dense flat no-caps")
+            label = "Graphs of pitch, yaw, roll, speed and field of view. Drag to scrub, drag a mark to retime it."
+            self.graphs = Surface(label, *drawing.graph_size(), keys=["ArrowLeft", "ArrowRight"]).classes("graphs")
+            self.graphs.listen(
+                press=self.on_graph_press, drag=self.on_graph_drag, release=lambda _: self.release(),
+                press_key=lambda event: self.go(self.window.frame + (1 if event["key"] == "ArrowRight" else -1)),
+            )  # fmt: skip
+
+    def build_outside(self) -> None:
+        """The path from outside."""
+        with _card("Path"):
+            label = (
+                "The path from outside, with keyframes and what they see. Drag to go round it, wheel to come closer, "
+                "drag a keyframe to move it on its level, with shift up and down; arrow keys turn."
+            )
+            keys = ["ArrowLeft", "ArrowRight", "ArrowUp", "ArrowDown", "+", "-"]
+            self.outside = Surface(label, ABOVE_WIDTH, ABOVE_HEIGHT, keys).classes("outside")
+            self.outside.listen(
+                press=self.on_outside_press, drag=self.on_outside_drag, release=lambda _: self.release(),
+                turn_wheel=lambda event: self.orbit(closer=1.1 ** (-event["delta"] / 100)),
+                press_key=self.on_outside_key,
+            )  # fmt: skip
+            ui.button("See all of it", on_click=self.see_all).props("dense flat no-caps").classes("self-start")
+
+    def build_panels(self) -> None:
+        """Lens, path, scene, files and generation, one at a time."""
+        panels: dict[str, Callable[[Page], Any]] = {
+            "Lens": LensPanel, "Path": PathPanel, "Scene": ScenePanel, "Files": FilesPanel, **self.studio.panels,
+        }  # fmt: skip
+        with ui.element("section").classes("card"):
+            with ui.tabs().props("dense no-caps align=left outside-arrows mobile-arrows").classes("w-full") as tabs:
+                for name in panels:
+                    ui.tab(name)
+            with ui.tab_panels(tabs, value="Lens").classes("w-full bg-transparent").props("keep-alive"):
+                for name, make in panels.items():
+                    with ui.tab_panel(name).classes("p-1 gap-2"):
+                        self.panels.append(make(self))
+
+    def build_gallery(self) -> None:
+        """Results below everything."""
+        for make in self.studio.wide_panels:
+            self.panels.append(make(self))
+
+    def close(self) -> None:
+        """The window is gone."""
+        if self.on_change in self.window.document.listeners:
+            self.window.document.listeners.remove(self.on_change)
+        self.window.document.settle()
+        if self.still:
+            self.still.cancel()
+        self.studio.pages.pop(self.token, None)
+        for panel in self.panels:
+            getattr(panel, "close", lambda: None)()
+
+    def attempt(self, change: Callable[[], Any]) -> bool:
+        """Do something that may not be possible; if it is not, say why on the page."""
+        try:
+            change()
+            return True
+        except (ValueError, OSError) as error:
+            self.complain(error)
+            return False
+
+    def complain(self, error: Exception | str) -> None:
+        """Show one clear notice."""
+        text = str(error).replace(str(self.studio.store.uploads) + "/", "")
+        ui.notify(text[:600], type="negative", multi_line=True, close_button="Close", timeout=10000)
+
+    def edit(self, change: Callable[[Any], Any], tag: str | None = None) -> bool:
+        """Change the shot by a function of `edits`."""
+        return self.attempt(lambda: self.window.document.edit(change(self.window.shot), tag))
+
+    def settle(self) -> None:
+        """End of a drag."""
+        self.window.document.settle()
+        self.refresh_graphs()
+        for panel in self.panels:
+            panel.refresh()
+
+    def on_change(self) -> None:
+        """The shot was changed, here or in another window."""
+        with self.finder:
+            self.window.follow()
+            self.refresh()
+
+    def refresh(self) -> None:
+        """Show everything as it is now."""
+        shot, window = self.window.shot, self.window
+        self.scrub._props["max"] = max(shot.last_frame, 1)
+        self.scrub.update()
+        self.undo_button.set_enabled(bool(window.document.history.past))
+        self.redo_button.set_enabled(bool(window.document.history.undone))
+        self.timer.interval = 1 / shot.fps
+        self.refresh_moment()
+        self.refresh_outside()
+        if window.document.history.tag is None:
+            self.refresh_graphs()
+        for panel in self.panels:
+            panel.refresh()
+
+    def refresh_moment(self) -> None:
+        """Show the present moment: picture, drawing, clock."""
+        shot, window = self.window.shot, self.window
+        self.version += 1
+        try:
+            overlay = window.overlay()
+        except ValueError:
+            overlay = ""
+        source = f"/studio/picture/{self.token}/{self.version}?fast=1"
+        self.finder.show(overlay, source, (shot.width, shot.height))
+        self.scrub.set_value(window.frame)
+        self.clock.set_text(f"{window.frame / shot.fps:.2f} s · frame {window.frame} of {shot.last_frame}")
+        place = (
+            "off the path: K makes it a keyframe, Escape returns"
+            if window.free
+            else ("on the path" if window.selected is None else f"keyframe {window.selected + 1} of {len(shot.keys)}")
+        )
+        view = window.view()
+        self.where.set_text(f"{place} · pitch {view.pitch:.1f}° · yaw {view.yaw:.1f}° · roll {view.roll:.1f}°")
+        if self.still:
+            self.still.cancel()
+        self.still = asyncio.get_running_loop().create_task(self.show_still())
+
+    async def show_still(self) -> None:
+        """Once nothing moves any more, show the exact pixels."""
+        await asyncio.sleep(STILL_AFTER)
+        self.version += 1
+        self.finder.show(self.finder._props["overlay"], f"/studio/picture/{self.token}/{self.version}?fast=0")
+
+    def refresh_outside(self, turned: bool = False) -> None:
+        """Show the path from outside; the world behind it only where it looks different."""
+        window = self.window
+        try:
+            floor = window.floor
+        except (ValueError, OSError):
+            floor = 0.5
+        drawn = drawing.path_svg(
+            window.shot, window.frame, window.selected, window.orbit, ABOVE_HEIGHT, ABOVE_WIDTH, floor
+        )
+        shown = (window.shot.scene, window.orbit)
+        source = None
+        if getattr(self, "shown_outside", None) != shown:
+            self.shown_outside = shown
+            self.version += 1
+            source = "" if floor is not None else f"/studio/outside/{self.token}/{self.version}"
+            self.outside.classes(add="flat" if floor is not None else "", remove="" if floor is not None else "flat")
+        self.outside.show(drawn, source)
+
+    def refresh_graphs(self) -> None:
+        """Draw the graphs."""
+        shot, window = self.window.shot, self.window
+        if self.curves is None or self.curves[0] is not shot.camera:
+            self.curves = (shot.camera, drawing.Curves.of(shot))
+        self.graphs.show(drawing.graphs_svg(shot, self.curves[1], window.frame, window.selected))
+
+    def switch(self, name: str, value: bool) -> None:
+        """Switch something drawn over the picture."""
+        setattr(self.window.overlays, name, value)
+        self.refresh_moment()
+
+    def go(self, frame: Any) -> None:
+        """Go to a moment."""
+        self.window.go(float(frame))
+        self.moved()
+
+    def moved(self) -> None:
+        """The moment is another: show it."""
+        self.refresh_moment()
+        self.refresh_outside()
+        self.refresh_graphs()
+        for panel in self.panels:
+            panel.refresh()
+
+    def hop(self, step: int) -> None:
+        """Go to the keyframe before or after this moment."""
+        frames = [key.frame for key in self.window.shot.keys]
+        there = [frame for frame in frames if (frame - self.window.frame) * step > 0.5]
+        if there:
+            self.go(min(there) if step > 0 else max(there))
+
+    def choose(self, index: int) -> None:
+        """Go to a keyframe."""
+        self.window.choose(index)
+        self.moved()
+
+    def add_key(self) -> None:
+        """Make a keyframe of what is seen."""
+        self.attempt(self.window.add_key)
+        self.moved()
+
+    def undo(self) -> None:
+        """Undo the last step."""
+        self.window.free = None
+        self.window.document.undo()
+
+    def redo(self) -> None:
+        """Take back an undo."""
+        self.window.free = None
+        self.window.document.redo()
+
+    def toggle_play(self) -> None:
+        """Play or stop."""
+        self.timer.active = not self.timer.active
+        self.play_button._props["icon"] = "pause" if self.timer.active else "play_arrow"
+        self.play_button._props["aria-label"] = "Stop" if self.timer.active else "Play"
+        self.play_button.update()
+        if self.timer.active and self.window.frame >= self.window.shot.last_frame:
+            self.window.go(0)
+        if not self.timer.active:
+            self.moved()
+
+    def tick(self) -> None:
+        """The next frame while playing."""
+        window = self.window
+        if window.frame < window.shot.last_frame or self.loop.value:
+            window.go((window.frame + 1) % window.shot.frames)
+            self.refresh_moment()
+            self.refresh_graphs()
+        else:
+            self.toggle_play()
+
+    def on_look(self, event: dict[str, Any]) -> None:
+        """Turn the camera with the pointer."""
+        self.change_view(lambda _: self.window.drag(event["x"], event["y"], event["dx"], event["dy"]), "look")
+
+    def on_zoom(self, event: dict[str, Any]) -> None:
+        """Zoom with the wheel."""
+        self.change_view(lambda view: edits.zoomed(view, 1.1 ** (-event["delta"] / 100)), "zoom")
+
+    def on_move(self, event: dict[str, Any]) -> None:
+        """Move the camera by the keyboard."""
+        if event["key"] == "k":
+            self.add_key()
+        elif event["key"] == "Escape":
+            self.go(self.window.frame)
+        else:
+            size = 4.0 if event.get("shift") else 1.0
+            self.change_view(lambda view: MOVES[event["key"]](view, size), f"key {event['key']}")
+
+    def change_view(self, change: Callable[[Any], Any], tag: str) -> None:
+        """Change what is looked at: the keyframe of this moment, or a look off the path."""
+        if self.attempt(lambda: self.window.look(change(self.window.view()), tag)) and self.window.free:
+            self.refresh_moment()
+
+    def on_graph_press(self, event: dict[str, Any]) -> None:
+        """Take hold of a keyframe's mark, or scrub."""
+        self.grabbed = drawing.key_over(self.window.shot, event["x"], event["y"])
+        if self.grabbed is None:
+            self.go(drawing.graph_frame(self.window.shot, event["x"]))
+        else:
+            self.choose(self.grabbed)
+
+    def on_graph_drag(self, event: dict[str, Any]) -> None:
+        """Retime the keyframe held, or scrub."""
+        frame = drawing.graph_frame(self.window.shot, event["x"])
+        if self.grabbed is None:
+            self.go(frame)
+            return
+        self.edit(lambda shot: edits.retime_key(shot, self.grabbed or 0, frame), "retime")
+        self.choose(self.grabbed)
+
+    def on_outside_press(self, event: dict[str, Any]) -> None:
+        """Take hold of a keyframe, or of the world."""
+        found = drawing.key_under(
+            self.window.shot, self.window.orbit, event["x"], event["y"], ABOVE_HEIGHT, ABOVE_WIDTH
+        )
+        self.grabbed = found
+        if found is not None:
+            self.choose(found)
+
+    def on_outside_drag(self, event: dict[str, Any]) -> None:
+        """Move the keyframe held on its level (with shift up and down), or go round the path."""
+        if self.grabbed is None:
+            self.orbit(event["dx"] * 0.4, event["dy"] * 0.4)
+            return
+        x, y, z = self.window.shot.keys[self.grabbed].position
+        if event["shift"]:
+            place: Any = (x, y + event["dy"] * self.window.orbit.distance / ABOVE_HEIGHT, z)
+        else:
+            point = self.window.orbit.on_level(event["x"], event["y"], y, ABOVE_HEIGHT, ABOVE_WIDTH)
+            if point is None:
+                return
+            place = (float(point[0]), y, float(point[2]))
+        self.edit(lambda shot: edits.change_key(shot, self.grabbed or 0, position=place), "move")
+
+    def on_outside_key(self, event: dict[str, Any]) -> None:
+        """Go round the path by the keyboard."""
+        turns = {"ArrowLeft": (-8, 0), "ArrowRight": (8, 0), "ArrowUp": (0, 5), "ArrowDown": (0, -5)}
+        if event["key"] in turns:
+            self.orbit(*turns[event["key"]])
+        else:
+            self.orbit(closer=1.15 if event["key"] == "+" else 1 / 1.15)
+
+    def orbit(self, right: float = 0.0, down: float = 0.0, closer: float = 1.0) -> None:
+        """See the path from another place."""
+        self.window.orbit = self.window.orbit.dragged(right, down).closer(closer)
+        self.refresh_outside()
+
+    def see_all(self) -> None:
+        """See the whole path from outside."""
+        self.window.orbit = drawing.around(self.window.shot)
+        self.refresh_outside()
+
+    def release(self) -> None:
+        """Let go of what was dragged."""
+        self.grabbed = None
+        self.settle()
+
+    def on_key(self, event: Any) -> None:
+        """Shortcuts that work everywhere on the page."""
+        if not event.action.keydown or not (event.modifiers.ctrl or event.modifiers.meta):
+            return
+        name = str(event.key.name).lower()
+        if name == "y" or (name == "z" and event.modifiers.shift):
+            self.redo()
+        elif name == "z":
+            self.undo()
+
+    def set(self, **changes: Any) -> bool:
+        """Change settings of the shot."""
+        return self.edit(lambda shot: replace(shot, **changes))
+
+
+def _card(title: str) -> Any:
+    """A titled part of the page."""
+    card = ui.element("section").classes("card").props(f'aria-label="{title}"')
+    with card:
+        ui.label(title).props('role="heading" aria-level="2"').classes("text-base font-semibold")
+    return card
+
+
+def _icon(icon: str, label: str, action: Callable[[], Any]) -> ui.button:
+    """A button of an icon, whose name is read out and shown when pointed at."""
+    button = ui.button(icon=icon, on_click=action).props(f'flat round dense color=inherit aria-label="{label}"')
+    with button:
+        ui.tooltip(label)
+    return button

@@ -1,0 +1,96 @@
+"""What the camera is tried out in: a procedural world, or a panorama of one's own."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from nicegui import run, ui
+
+from ucpe.studio.controls import number_field, upload_button
+from ucpe.studio.store import IMAGES, VIDEOS
+from ucpe.studio.uploads import MAX_FOOTAGE, receive
+from ucpe.studio.window import UPLOAD
+from ucpe.synthesis.scenes import WORLD_NAME, WorldScene
+
+if TYPE_CHECKING:
+    from ucpe.studio.page import Page
+
+KINDS = {"": "Any", "outdoor": "Outdoor", "indoor": "Indoor"}
+
+
+class ScenePanel:
+    """Chooses what is seen through the lens, and at what size."""
+
+    def __init__(self, page: Page):
+        self.page = page
+        with ui.row().classes("items-end"):
+            self.number = number_field("World number", 0, lambda _: self.set_world(), min=0, format="%d")
+            self.kind = ui.select(KINDS, value="", label="Kind").props("dense").classes("w-28")
+            self.kind.on("update:model-value", lambda: self.set_world())
+            ui.button("Another", icon="casino", on_click=self.another).props("dense flat no-caps")
+        self.caption = ui.label().classes("quiet")
+        accepted = ",".join((*IMAGES, *VIDEOS))
+        upload_button("Open a panorama (2:1 photo or video)", accepted, self.on_file, MAX_FOOTAGE)
+        with ui.row().classes("items-end"):
+            self.width = number_field("Picture width", 480, lambda _: self.set_size(), min=16, format="%d")
+            self.height = number_field("Picture height", 270, lambda _: self.set_size(), min=16, format="%d")
+
+    def refresh(self) -> None:
+        """Show the scene as it is now."""
+        shot = self.page.window.shot
+        self.width.set_value(shot.width)
+        self.height.set_value(shot.height)
+        found = WORLD_NAME.fullmatch(shot.scene)
+        if found:
+            self.number.set_value(int(found[1]))
+            self.kind.set_value(found[2] or "")
+        try:
+            scene = self.page.window.scenes()[0]
+        except (ValueError, OSError) as error:
+            self.caption.set_text(str(error))
+            return
+        if isinstance(scene, WorldScene):
+            self.caption.set_text(f"{scene.world.caption} · one unit is {scene.world.near_depth:.1f} m")
+        else:
+            self.caption.set_text("your panorama: of the path, only its turning shows in it")
+
+    def set_world(self) -> None:
+        """Look at the world of that number."""
+        kind = f":{self.kind.value}" if self.kind.value else ""
+        name = f"world:{int(self.number.value or 0)}{kind}"
+        if name != self.page.window.shot.scene:
+            self.set_scene(name)
+
+    def set_scene(self, name: str) -> None:
+        """Look at another scene, if it opens."""
+        if self.page.attempt(lambda: self.page.window.open_scene(name)):
+            self.page.set(scene=name)
+
+    def another(self) -> None:
+        """The next world."""
+        self.number.set_value(int(self.number.value or 0) + 1)
+        self.set_world()
+
+    def set_size(self) -> None:
+        """Another size of the picture."""
+        size = {"height": int(self.height.value or 0), "width": int(self.width.value or 0)}
+        if (size["height"], size["width"]) != (self.page.window.shot.height, self.page.window.shot.width):
+            self.page.set(**size)
+
+    async def on_file(self, event: Any) -> None:
+        """Take a panorama."""
+        event.sender.reset()
+        try:
+            kept = await receive(self.page.studio.store, event.file, MAX_FOOTAGE)
+            name = UPLOAD + kept.name
+            scene = await run.io_bound(self.page.window.open_scene, name)
+            await run.io_bound(lambda: scene.picture(*_first_look(self.page)))
+        except (ValueError, OSError) as error:
+            self.page.complain(error)
+            return
+        self.page.set(scene=name)
+
+
+def _first_look(page: Page) -> tuple[Any, ...]:
+    shot = page.window.shot
+    return shot.lens_at(0), shot.camera.c2w[0], 0.0, shot.height, shot.width

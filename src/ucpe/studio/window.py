@@ -1,0 +1,181 @@
+"""One window on a shot: the moment and keyframe it is at, what it looks at, and its pictures. Knows no browser."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from threading import Lock
+
+import cv2
+import numpy as np
+
+from ucpe.lenses import lens_from_dict
+from ucpe.studio import edits
+from ucpe.studio.drawing import ABOVE_LENS, around, horizon_svg
+from ucpe.studio.shot import Key, Shot
+from ucpe.studio.store import Document, Store
+from ucpe.synthesis.scenes import Scene, WorldScene, open_scene
+from ucpe.trajectories.rotations import rotation_between
+
+LIVE_PIXELS = 480 * 270
+"""Pixels of a picture while something is dragged; the still picture that follows has all of the shot's."""
+
+UPLOAD = "upload:"
+"""How the scene of a shot names a file of the studio's uploads."""
+
+STEP, TURN, ZOOM = 0.05, 3.0, 1.05
+"""What a key does: near-plane depths, degrees, focal length."""
+
+MOVES: dict[str, Callable[[Key, float], Key]] = {
+    "w": lambda key, size: edits.walked(key, forward=size * STEP),
+    "s": lambda key, size: edits.walked(key, forward=-size * STEP),
+    "a": lambda key, size: edits.walked(key, right=-size * STEP),
+    "d": lambda key, size: edits.walked(key, right=size * STEP),
+    "q": lambda key, size: edits.walked(key, up=-size * STEP),
+    "e": lambda key, size: edits.walked(key, up=size * STEP),
+    "r": lambda key, size: edits.turned(key, roll=-size * TURN),
+    "f": lambda key, size: edits.turned(key, roll=size * TURN),
+    "ArrowLeft": lambda key, size: edits.turned(key, yaw=-size * TURN),
+    "ArrowRight": lambda key, size: edits.turned(key, yaw=size * TURN),
+    "ArrowUp": lambda key, size: edits.turned(key, pitch=size * TURN),
+    "ArrowDown": lambda key, size: edits.turned(key, pitch=-size * TURN),
+    "+": lambda key, size: edits.zoomed(key, ZOOM**size),
+    "-": lambda key, size: edits.zoomed(key, ZOOM**-size),
+}
+"""What each key of the keyboard does to the camera; with shift, four times as much."""
+
+
+@dataclass
+class Overlays:
+    """What is drawn over the picture."""
+
+    horizon: bool = True
+    latitudes: bool = True
+    arrows: bool = False
+
+
+class Window:
+    """The state of one browser tab."""
+
+    def __init__(self, store: Store, document: Document):
+        self.store, self.document = store, document
+        self.frame = 0
+        self.free: Key | None = None
+        self.selected: int | None = 0
+        self.orbit = around(document.shot)
+        self.overlays = Overlays()
+        self._scene: tuple[str, Scene, Scene] | None = None
+        self._lock = Lock()
+
+    @property
+    def shot(self) -> Shot:
+        """The shot as it is now."""
+        return self.document.shot
+
+    def view(self) -> Key:
+        """The camera that is looked through: off the path while one looks around, else that of the moment."""
+        return self.free or edits.view_at(self.shot, self.frame)
+
+    def look(self, view: Key, tag: str) -> None:
+        """Look from there: changes the keyframe of the moment, or leaves the path where there is none."""
+        if self.free is None and self.shot.key_at(self.frame) is not None:
+            self.document.edit(edits.put_key(self.shot, view), tag)
+        else:
+            self.free = view
+
+    def go(self, frame: float) -> None:
+        """Go to a moment of the path."""
+        self.frame = min(max(round(frame), 0), self.shot.last_frame)
+        self.free = None
+        self.selected = self.shot.key_at(self.frame)
+
+    def choose(self, index: int) -> None:
+        """Go to a keyframe."""
+        index = min(max(index, 0), len(self.shot.keys) - 1)
+        self.go(self.shot.keys[index].frame)
+
+    def add_key(self) -> None:
+        """Make what is looked at a keyframe of this moment."""
+        self.document.edit(edits.put_key(self.shot, replace(self.view(), frame=float(self.frame))))
+        self.go(self.frame)
+
+    def follow(self) -> None:
+        """After the shot has changed, be where it still is."""
+        self.frame = min(self.frame, self.shot.last_frame)
+        self.selected = self.shot.key_at(self.frame)
+
+    def drag(self, x: float, y: float, dx: float, dy: float) -> Key:
+        """The camera turned so that what was under the pointer, in pixels of the shot, stays under it."""
+        view = self.view()
+        lens = lens_from_dict(view.lens)
+        import torch
+
+        pixels = torch.tensor([[x - dx, y - dy], [x, y]], dtype=torch.float64)
+        rays = lens.unproject(pixels, self.shot.height, self.shot.width)
+        if not rays.valid.all():
+            return view
+        turn = rotation_between(rays.directions[1], rays.directions[0])
+        forward = (view.pose()[:3, :3] @ turn)[:, 2].tolist()
+        pitch = math.degrees(math.asin(min(max(-forward[1], -1.0), 1.0)))
+        yaw = math.degrees(math.atan2(forward[0], forward[2]))
+        yaw += 360 * round((view.yaw - yaw) / 360)
+        return replace(view, pitch=pitch, yaw=yaw)
+
+    def picture(self, fast: bool) -> bytes:
+        """What the camera sees: JPEG while something moves, and the very pixels of `ucpe render` (PNG) after."""
+        shot, view = self.shot, self.view()
+        height, width = shot.height, shot.width
+        if fast and height * width > LIVE_PIXELS:
+            scale = math.sqrt(LIVE_PIXELS / (height * width))
+            height, width = (max(2, round(side * scale / 2) * 2) for side in (height, width))
+        lens, seconds = lens_from_dict(view.lens), self.frame / shot.fps
+        with self._lock:
+            picture = self.scenes()[0].picture(lens, view.pose(), seconds, height, width, fast=fast)
+        return encode(picture, fast)
+
+    def overlay(self) -> str:
+        """The drawing over the picture."""
+        view = self.view()
+        lens, drawn = lens_from_dict(view.lens), self.overlays
+        return horizon_svg(
+            lens, view.pose(), self.shot.height, self.shot.width,
+            horizon=drawn.horizon, latitudes=drawn.latitudes, arrows=drawn.arrows,
+        )  # fmt: skip
+
+    def above(self, height: int, width: int, fast: bool) -> bytes:
+        """The world from where the path is looked at; nothing for a panorama, which has no outside."""
+        with self._lock:
+            scene = self.scenes()[1]
+            seconds = self.frame / self.shot.fps
+            picture = scene.picture(ABOVE_LENS, self.orbit.key().pose(), seconds, height, width, fast=fast)
+        return encode(picture // 2 + 110, fast)
+
+    def scenes(self) -> tuple[Scene, Scene]:
+        """The scene of the shot, once for each of the two cameras that look at it."""
+        name = self.shot.scene
+        if self._scene is None or self._scene[0] != name:
+            scene = self.open_scene(name)
+            self._scene = (name, scene, WorldScene(scene.world) if isinstance(scene, WorldScene) else scene)
+        return self._scene[1], self._scene[2]
+
+    def open_scene(self, name: str) -> Scene:
+        """The scene of a name; only worlds and files that were uploaded here."""
+        if name.startswith(UPLOAD):
+            return open_scene(str(self.store.upload(name.removeprefix(UPLOAD))))
+        if not name.startswith("world:"):
+            raise ValueError(f"a scene of the studio is world:NUMBER or an uploaded file, got {name[:40]!r}")
+        return open_scene(name)
+
+    @property
+    def floor(self) -> float | None:
+        """Where to draw a grid below the path, in near-plane depths; None where the world shows its own floor."""
+        return None if self.scenes()[0].has_depth else 0.5
+
+
+def encode(picture: np.ndarray, fast: bool) -> bytes:
+    """A picture (H, W, 3) uint8 as a quick JPEG or an exact PNG."""
+    options = [cv2.IMWRITE_JPEG_QUALITY, 85] if fast else [cv2.IMWRITE_PNG_COMPRESSION, 1]
+    done, data = cv2.imencode(".jpg" if fast else ".png", np.ascontiguousarray(picture[..., ::-1]), options)
+    assert done
+    return data.tobytes()
