@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any
 
 import numpy as np
 import torch
@@ -16,6 +14,7 @@ from ucpe.encodings import lat_up_map
 from ucpe.encodings.latitudes import latitude_lines
 from ucpe.lenses import Lens, Pinhole, lens_from_dict
 from ucpe.studio.shot import Key, Shot
+from ucpe.trajectories import Trajectory
 from ucpe.trajectories.frustum import frustum
 from ucpe.trajectories.keyframes import unwrapped
 
@@ -256,10 +255,8 @@ def key_over(shot: Shot, x: float, y: float) -> int | None:
     return nearest if away[nearest] <= 12 else None
 
 
-def overlay_lines(lens: Any, c2w: Sequence[torch.Tensor], height: int, width: int) -> list[str]:
-    """The horizon of every frame, as SVG paths, for players that draw it in step."""
-    return [
-        horizon_svg(lens[i] if lens.batch_shape else lens, pose, height, width,
-                    horizon=True, latitudes=True, arrows=False)
-        for i, pose in enumerate(c2w)
-    ]  # fmt: skip
+def horizon_lines(camera: Trajectory, height: int, width: int) -> list[str]:
+    """The horizon of every frame as an SVG path, for players that draw it in step."""
+    lens = camera.lens_per_frame()
+    frames = (latitude_lines(lens[frame], camera.c2w[frame], height, width, [0])[0] for frame in range(len(camera)))
+    return ["".join(_path(piece) for piece in pieces) for pieces in frames]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -103,15 +104,13 @@ class LensPanel:
         with self.sliders_place:
             for name in names:
                 low, high, step = slider_range(name, lens)
-                self.sliders[name] = Slider(
-                    name, low, high, step, lambda value, name=name: self.move(name, value), self.page.settle
-                )
+                self.sliders[name] = Slider(name, low, high, step, partial(self.move, name), self.page.settle)
 
     async def measure(self, values: dict[str, Any]) -> None:
         """Show what the lens sees, and the nearest UCM."""
         shot = self.page.window.shot
         rows = await run.io_bound(lens_numbers, lens_from_dict(values), shot.height, shot.width)
-        if self.measured != values:
+        if rows is None or self.measured != values:
             return
         self.numbers.clear()
         with self.numbers:

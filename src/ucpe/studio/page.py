@@ -13,6 +13,7 @@ from nicegui import ui
 
 from ucpe.studio import drawing, edits
 from ucpe.studio.files_panel import FilesPanel
+from ucpe.studio.generate_panel import Gallery, GeneratePanel
 from ucpe.studio.lens_panel import LensPanel
 from ucpe.studio.path_panel import PathPanel
 from ucpe.studio.scene_panel import ScenePanel
@@ -65,7 +66,7 @@ class Page:
             with ui.element("div").classes("column"):
                 self.build_outside()
                 self.build_panels()
-            self.build_gallery()
+            self.panels.append(Gallery(self))
         self.timer = ui.timer(1 / self.window.shot.fps, self.tick, active=False)
         self.window.document.listeners.append(self.on_change)
         client = ui.context.client
@@ -127,7 +128,7 @@ class Page:
     def build_panels(self) -> None:
         """Lens, path, scene, files and generation, one at a time."""
         panels: dict[str, Callable[[Page], Any]] = {
-            "Lens": LensPanel, "Path": PathPanel, "Scene": ScenePanel, "Files": FilesPanel, **self.studio.panels,
+            "Lens": LensPanel, "Path": PathPanel, "Scene": ScenePanel, "Files": FilesPanel, "Generate": GeneratePanel,
         }  # fmt: skip
         with ui.element("section").classes("card"):
             with ui.tabs().props("dense no-caps align=left outside-arrows mobile-arrows").classes("w-full") as tabs:
@@ -138,11 +139,6 @@ class Page:
                     with ui.tab_panel(name).classes("p-1 gap-2"):
                         self.panels.append(make(self))
 
-    def build_gallery(self) -> None:
-        """Results below everything."""
-        for make in self.studio.wide_panels:
-            self.panels.append(make(self))
-
     def close(self) -> None:
         """The window is gone."""
         if self.on_change in self.window.document.listeners:
@@ -151,8 +147,6 @@ class Page:
         if self.still:
             self.still.cancel()
         self.studio.pages.pop(self.token, None)
-        for panel in self.panels:
-            getattr(panel, "close", lambda: None)()
 
     def attempt(self, change: Callable[[], Any]) -> bool:
         """Do something that may not be possible; if it is not, say why on the page."""

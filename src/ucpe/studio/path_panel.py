@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from nicegui import ui
@@ -31,7 +32,7 @@ class PathPanel:
         self.list = ui.row().classes("gap-1")
         with ui.row().classes("items-end gap-2") as self.fields:
             self.numbers = {
-                name: number_field(name, 0, lambda value, name=name: self.change(name, value), format="%.4g")
+                name: number_field(name, 0, partial(self.change, name), format="%.4g")
                 for name in ("seconds", "x", "y", "z", "pitch", "yaw", "roll")
             }
             self.easing = ui.select(list(EASING_NAMES), label="Easing to the next").props("dense").classes("w-40")

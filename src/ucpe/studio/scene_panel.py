@@ -83,14 +83,14 @@ class ScenePanel:
         try:
             kept = await receive(self.page.studio.store, event.file, MAX_FOOTAGE)
             name = UPLOAD + kept.name
-            scene = await run.io_bound(self.page.window.open_scene, name)
-            await run.io_bound(lambda: scene.picture(*_first_look(self.page)))
+            await run.io_bound(self.try_scene, name)
         except (ValueError, OSError) as error:
             self.page.complain(error)
             return
         self.page.set(scene=name)
 
-
-def _first_look(page: Page) -> tuple[Any, ...]:
-    shot = page.window.shot
-    return shot.lens_at(0), shot.camera.c2w[0], 0.0, shot.height, shot.width
+    def try_scene(self, name: str) -> None:
+        """Open a scene and look at it once, so that a broken file is found before it is shown."""
+        shot = self.page.window.shot
+        scene = self.page.window.open_scene(name)
+        scene.picture(shot.lens_at(0), shot.camera.c2w[0], 0.0, shot.height, shot.width, fast=True)

@@ -2,31 +2,66 @@
 
 from __future__ import annotations
 
+import re
 import secrets
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from fastapi import Response
-from fastapi.responses import RedirectResponse
-from nicegui import app, ui
+from fastapi.responses import FileResponse, RedirectResponse
+from nicegui import app, run, ui
 
+from ucpe.generation.loading import load_quietly
+from ucpe.generation.requests import Request
+from ucpe.generation.setup import Setup, load_pipeline
 from ucpe.studio.guard import LOCAL_NAMES, Guard
+from ucpe.studio.jobs import RESULT, Job, Queue, measure_video
 from ucpe.studio.page import ABOVE_HEIGHT, ABOVE_WIDTH, Page
+from ucpe.studio.preflight import model_facts
 from ucpe.studio.shot import Shot
 from ucpe.studio.store import Store
 from ucpe.studio.window import UPLOAD, Window
+
+SLOWEST_PAGE = 120
+"""Seconds after which a page that is not ready is an error; the first one compiles the renderer."""
+
+RESULT_FILE = re.compile(RESULT.pattern + r"(\.commanded)?\.(mp4|json)")
 
 
 class Studio:
     """Everything that the windows share: the folder, the model, the pages that are open."""
 
     def __init__(self, folder: Path, model: str | None = None, adapter: str | None = None):
-        self.store = Store(folder)
         self.model, self.adapter = model, adapter
+        self.facts = model_facts(model, adapter)
+        self.store = Store(folder, self.first_shot)
+        self.queue = Queue(self.store.results, self.load, measure_video)
         self.pages: dict[str, Page] = {}
-        self.panels: dict[str, Callable[[Page], Any]] = {}
-        self.wide_panels: list[Callable[[Page], Any]] = []
+
+    def first_shot(self) -> Shot:
+        """A shot of the length that the model is at its best with."""
+        return Shot(frames=self.facts.defaults.frames, fps=self.facts.defaults.fps)
+
+    def load(self) -> Any:
+        """The pipeline, on the best device of this machine."""
+        load_quietly()
+        return load_pipeline(self.model, self.adapter, Setup().resolved(self.facts.defaults))
+
+    def request_of(self, shot: Shot) -> Request:
+        """What `ucpe generate` would be asked for."""
+        image = self.image_file(shot)
+        return Request(
+            shot.prompt, shot.camera, self.model, self.adapter, None if image is None else Path(image),
+            shot.negative or None, shot.guidance, shot.steps, shot.seed, shot.video_height, shot.video_width,
+            Setup().resolved(self.facts.defaults),
+        )  # fmt: skip
+
+    def submit(self, shot: Shot) -> None:
+        """Put a shot into the queue."""
+        name = f"{time.strftime('%Y%m%d-%H%M%S')}-{secrets.token_hex(2)}"
+        self.queue.submit(Job(name, self.request_of(shot), shot, self.scene_file(shot)))
 
     def scene_file(self, shot: Shot) -> str:
         """The scene of a shot as `ucpe render` takes it."""
@@ -49,7 +84,7 @@ class Studio:
         def new() -> RedirectResponse:
             return RedirectResponse(f"/shot/{self.store.new()}")
 
-        @ui.page("/shot/{id}", title="ucpe studio")
+        @ui.page("/shot/{id}", title="ucpe studio", response_timeout=SLOWEST_PAGE)
         async def shot(id: str) -> None:
             try:
                 document = self.store.open(id)
@@ -57,8 +92,9 @@ class Studio:
                 ui.label(str(error)).props('role="alert"')
                 ui.link("Make a new shot", "/new")
                 return
-            await ui.context.client.connected()
-            page = Page(self, Window(self.store, document))
+            window = Window(self.store, document)
+            await run.io_bound(window.warm_up)
+            page = Page(self, window)
             self.pages[page.token] = page
 
         @app.get("/studio/picture/{token}/{version}")
@@ -68,6 +104,13 @@ class Studio:
         @app.get("/studio/outside/{token}/{version}")
         def outside(token: str, version: int) -> Response:
             return self._picture(token, lambda page: page.window.above(ABOVE_HEIGHT, ABOVE_WIDTH, True), True)
+
+        @app.get("/studio/result/{name}")
+        def result(name: str) -> Response:
+            path = self.store.results / name
+            if not RESULT_FILE.fullmatch(name) or not path.is_file():
+                return Response("no such result\n", 404)
+            return FileResponse(path)
 
     def _picture(self, token: str, make: Callable[[Page], bytes], fast: bool) -> Response:
         page = self.pages.get(token)

@@ -70,8 +70,8 @@ class Document:
 class Store:
     """The studio's folder."""
 
-    def __init__(self, folder: Path):
-        self.folder = folder
+    def __init__(self, folder: Path, make_shot: Callable[[], Shot] = Shot):
+        self.folder, self.make_shot = folder, make_shot
         self.shots, self.paths = folder / "shots", folder / "paths"
         self.uploads, self.results = folder / "uploads", folder / "results"
         for path in (self.shots, self.paths, self.uploads, self.results):
@@ -89,7 +89,7 @@ class Store:
 
     def new(self, shot: Shot | None = None) -> str:
         """Write a new shot and return its id."""
-        document = Document(self, secrets.token_hex(4), shot or Shot())
+        document = Document(self, secrets.token_hex(4), shot or self.make_shot())
         self.save(document)
         self.open_documents[document.id] = document
         return document.id
@@ -130,6 +130,13 @@ class Store:
         if not kept.exists():
             with atomic_file(kept) as temporary:
                 shutil.copyfile(content, temporary)
+        return kept
+
+    def keep_bytes(self, content: bytes, suffix: str) -> Path:
+        """Keep content made here."""
+        kept = self.uploads / f"{hashlib.sha256(content).hexdigest()[:24]}{suffix}"
+        with atomic_file(kept) as temporary:
+            temporary.write_bytes(content)
         return kept
 
     def upload(self, name: str) -> Path:

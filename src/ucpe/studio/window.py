@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -9,6 +10,7 @@ from threading import Lock
 
 import cv2
 import numpy as np
+import torch
 
 from ucpe.lenses import lens_from_dict
 from ucpe.studio import edits
@@ -109,8 +111,6 @@ class Window:
         """The camera turned so that what was under the pointer, in pixels of the shot, stays under it."""
         view = self.view()
         lens = lens_from_dict(view.lens)
-        import torch
-
         pixels = torch.tensor([[x - dx, y - dy], [x, y]], dtype=torch.float64)
         rays = lens.unproject(pixels, self.shot.height, self.shot.width)
         if not rays.valid.all():
@@ -150,6 +150,11 @@ class Window:
             seconds = self.frame / self.shot.fps
             picture = scene.picture(ABOVE_LENS, self.orbit.key().pose(), seconds, height, width, fast=fast)
         return encode(picture // 2 + 110, fast)
+
+    def warm_up(self) -> None:
+        """Open the scene and make a first picture, away from the page; what fails shows on the page later."""
+        with contextlib.suppress(ValueError, OSError):
+            self.picture(fast=True)
 
     def scenes(self) -> tuple[Scene, Scene]:
         """The scene of the shot, once for each of the two cameras that look at it."""
