@@ -17,6 +17,7 @@ from ucpe.lenses import (
     OmniStereo,
     Orthographic,
     Pinhole,
+    RadialPolynomial,
     Stereographic,
 )
 
@@ -45,6 +46,7 @@ LENSES: dict[str, Lens] = {
     "mei": Mei(xfov=150, xi=1.5, k1=0.1, k2=-0.2, p1=1e-3, p2=2e-3),
     "kannala_brandt": KannalaBrandt(xfov=180, k1=0.02, k2=-0.01, k3=0.002, k4=-0.001),
     "kannala_brandt[calibrated]": KannalaBrandt(k1=-0.01, k2=0.02, k3=-0.012, k4=0.002, **CALIBRATION),
+    "radial_polynomial": RadialPolynomial(xfov=180, k1=-0.09, k2=0.14, k3=-0.02),
     "equidistant": Equidistant(xfov=220),
     "equisolid": Equisolid(xfov=220),
     "stereographic": Stereographic(xfov=220),

@@ -3,7 +3,15 @@
 from ucpe.lenses.base import Lens, Rays, pixel_grid, stack_lenses
 from ucpe.lenses.families import FAMILIES, LensFamily, lens_family, sample_lens
 from ucpe.lenses.files import lens_from_dict, load_lens, save_lens
-from ucpe.lenses.fisheye import Equidistant, Equisolid, KannalaBrandt, Orthographic, RadialLens, Stereographic
+from ucpe.lenses.fisheye import (
+    Equidistant,
+    Equisolid,
+    KannalaBrandt,
+    Orthographic,
+    RadialLens,
+    RadialPolynomial,
+    Stereographic,
+)
 from ucpe.lenses.image_fit import fit_image
 from ucpe.lenses.models import MODELS, lens_by_name
 from ucpe.lenses.panoramic import Equirectangular, OmniStereo
@@ -31,6 +39,7 @@ __all__ = [
     "Pinhole",
     "PlanarLens",
     "RadialLens",
+    "RadialPolynomial",
     "Rays",
     "Stereographic",
     "find_lens",

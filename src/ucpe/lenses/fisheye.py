@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -115,10 +115,67 @@ class Orthographic(RadialLens):
         return torch.where(valid, radius, torch.zeros_like(radius)).asin(), valid
 
 
-class KannalaBrandt(RadialLens):
+class PolynomialLens(RadialLens):
+    """radius = angle (1 + c1 s + c2 s^2 + ...) with s = angle^step, up to the angle at which it stops growing."""
+
+    coefficients: ClassVar[tuple[str, ...]]
+    """Names of c1, c2, ..."""
+
+    step: ClassVar[int]
+    """Power of the angle from one coefficient to the next."""
+
+    def _prepare(self) -> None:
+        values = [self.parameters[name].detach().double().cpu() for name in self.coefficients]
+        stacked = torch.stack(torch.broadcast_tensors(*values), -1)
+        slope = stacked * stacked.new_tensor(self._slopes())
+        self._solved["limit"] = (smallest_positive_root(slope) ** (1 / self.step)).clamp(max=math.pi)
+
+    def radius(self, angle: Tensor) -> Tensor:
+        """Plane radius (*batch, ...) of angles in radians."""
+        return self._polynomial(angle, self._values(angle))[0]
+
+    def angle(self, radius: Tensor) -> tuple[Tensor, Tensor]:
+        """Angle in radians (*batch, ...) of plane radii, and which have one."""
+        target = flatten_after(radius, len(self.batch_shape))
+        fixed = [value.detach() for value in self._values(target)]
+        share = torch.linspace(0, 1, 513, dtype=target.dtype, device=target.device)
+        nodes = self._spread(self._solved["limit"], target) * share
+        solution, valid = invert_increasing(lambda angle: self._polynomial(angle, fixed), target, nodes)
+        valid = valid.reshape(radius.shape)
+        solution = torch.where(valid, solution.reshape(radius.shape).to(radius.dtype), 0)
+        value, slope = self._polynomial(solution, self._values(radius))
+        error = torch.where(valid, value - radius, 0)
+        step = (error - error.detach()) / slope.detach().clamp(min=1e-9)  # zero, but with the implicit gradient
+        return solution - step, valid
+
+    def _values(self, like: Tensor) -> list[Tensor]:
+        return [self._parameter(name, like) for name in self.coefficients]
+
+    @classmethod
+    def _slopes(cls) -> list[float]:
+        """Factors on the coefficients in the derivative."""
+        return [1.0 + cls.step * number for number in range(1, len(cls.coefficients) + 1)]
+
+    @classmethod
+    def _polynomial(cls, angle: Tensor, coefficients: list[Tensor]) -> tuple[Tensor, Tensor]:
+        """Radius and its derivative with respect to the angle."""
+        power = angle**cls.step
+        value, slope = torch.zeros_like(angle), torch.zeros_like(angle)
+        for coefficient, factor in zip(reversed(coefficients), reversed(cls._slopes())):
+            value = power * (coefficient + value)
+            slope = power * (factor * coefficient + slope)
+        return angle * (1 + value), 1 + slope
+
+    def _max_angle_like(self, like: Tensor) -> Tensor:
+        return self._spread(self._solved["limit"], like)
+
+
+class KannalaBrandt(PolynomialLens):
     """radius = angle (1 + k1 angle^2 + k2 angle^4 + k3 angle^6 + k4 angle^8): OpenCV's fisheye model."""
 
     kind = "kannala_brandt"
+    coefficients = ("k1", "k2", "k3", "k4")
+    step = 2
 
     def __init__(
         self,
@@ -131,38 +188,20 @@ class KannalaBrandt(RadialLens):
     ):
         PlanarLens.__init__(self, {"k1": k1, "k2": k2, "k3": k3, "k4": k4}, xfov=xfov, **scale)
 
-    def _prepare(self) -> None:
-        coefficients = [self.parameters[name].detach().double().cpu() for name in ("k1", "k2", "k3", "k4")]
-        stacked = torch.stack(torch.broadcast_tensors(*coefficients), -1)
-        slope = stacked * stacked.new_tensor([3.0, 5.0, 7.0, 9.0])
-        self._solved["limit"] = smallest_positive_root(slope).sqrt().clamp(max=math.pi)
 
-    def radius(self, angle: Tensor) -> Tensor:
-        """Plane radius (*batch, ...) of angles in radians."""
-        return self._polynomial(angle, [self._parameter(f"k{i}", angle) for i in range(1, 5)])[0]
+class RadialPolynomial(PolynomialLens):
+    """radius = angle (1 + k1 angle + k2 angle^2 + k3 angle^3): WoodScape's `radial_poly` over its first coefficient."""
 
-    def angle(self, radius: Tensor) -> tuple[Tensor, Tensor]:
-        """Angle in radians (*batch, ...) of plane radii, and which have one."""
-        target = flatten_after(radius, len(self.batch_shape))
-        fixed = [self._parameter(f"k{i}", target).detach() for i in range(1, 5)]
-        share = torch.linspace(0, 1, 513, dtype=target.dtype, device=target.device)
-        nodes = self._spread(self._solved["limit"], target) * share
-        solution, valid = invert_increasing(lambda angle: self._polynomial(angle, fixed), target, nodes)
-        valid = valid.reshape(radius.shape)
-        solution = torch.where(valid, solution.reshape(radius.shape).to(radius.dtype), 0)
-        value, slope = self._polynomial(solution, [self._parameter(f"k{i}", radius) for i in range(1, 5)])
-        error = torch.where(valid, value - radius, 0)
-        step = (error - error.detach()) / slope.detach().clamp(min=1e-9)  # zero, but with the implicit gradient
-        return solution - step, valid
+    kind = "radial_polynomial"
+    coefficients = ("k1", "k2", "k3")
+    step = 1
 
-    @staticmethod
-    def _polynomial(angle: Tensor, coefficients: list[Tensor]) -> tuple[Tensor, Tensor]:
-        """Radius and its derivative with respect to the angle."""
-        k1, k2, k3, k4 = coefficients
-        squared = angle * angle
-        value = angle * (1 + squared * (k1 + squared * (k2 + squared * (k3 + squared * k4))))
-        slope = 1 + squared * (3 * k1 + squared * (5 * k2 + squared * (7 * k3 + squared * 9 * k4)))
-        return value, slope
-
-    def _max_angle_like(self, like: Tensor) -> Tensor:
-        return self._spread(self._solved["limit"], like)
+    def __init__(
+        self,
+        xfov: Parameter | None = None,
+        k1: Parameter = 0.0,
+        k2: Parameter = 0.0,
+        k3: Parameter = 0.0,
+        **scale: Any,
+    ):
+        PlanarLens.__init__(self, {"k1": k1, "k2": k2, "k3": k3}, xfov=xfov, **scale)

@@ -6,7 +6,7 @@ from typing import Any
 
 from ucpe.lenses.base import Lens
 from ucpe.lenses.families import FAMILIES
-from ucpe.lenses.fisheye import Equidistant, Equisolid, KannalaBrandt, Orthographic, Stereographic
+from ucpe.lenses.fisheye import Equidistant, Equisolid, KannalaBrandt, Orthographic, RadialPolynomial, Stereographic
 from ucpe.lenses.panoramic import Equirectangular, OmniStereo
 from ucpe.lenses.pinhole import BrownConrady, Pinhole
 from ucpe.lenses.unified import EUCM, UCM, DoubleSphere, Mei
@@ -21,6 +21,7 @@ MODELS: dict[str, Any] = {
         EUCM,
         DoubleSphere,
         KannalaBrandt,
+        RadialPolynomial,
         Equidistant,
         Equisolid,
         Stereographic,

@@ -5,12 +5,19 @@ from __future__ import annotations
 from pathlib import Path
 
 from ucpe.lenses.base import Lens
+from ucpe.lenses.files.basalt import Basalt
+from ucpe.lenses.files.camodocal import Camodocal
 from ucpe.lenses.files.colmap import Colmap, read_cameras
-from ucpe.lenses.files.document import Section, read_mapping
+from ucpe.lenses.files.document import Section, described, read_mapping
+from ucpe.lenses.files.euroc import EuRoC
+from ucpe.lenses.files.gyroflow import Gyroflow
 from ucpe.lenses.files.kalibr import Kalibr
 from ucpe.lenses.files.native import Native, lens_from_dict
 from ucpe.lenses.files.opencv import OpenCV
+from ucpe.lenses.files.orbslam import OrbSlam
+from ucpe.lenses.files.stella import Stella
 from ucpe.lenses.files.transforms import Transforms, lens_from_transforms, lens_to_transforms
+from ucpe.lenses.files.woodscape import WoodScape
 
 __all__ = [
     "FORMATS",
@@ -24,14 +31,26 @@ __all__ = [
 ]
 
 COLMAP = Colmap()
-MAPPINGS = (Native(), Kalibr(), OpenCV(), Transforms())
+MAPPINGS = (
+    Native(),
+    Basalt(),
+    Camodocal(),
+    Stella(),
+    OrbSlam(),
+    EuRoC(),
+    Gyroflow(),
+    WoodScape(),
+    Kalibr(),
+    OpenCV(),
+    Transforms(),
+)
 
 FORMATS = {format.name: format for format in (*MAPPINGS, COLMAP)}
 """Every format by name."""
 
 
 def load_lens(path: str | Path, camera: str | int | None = None, size: tuple[int, int] | None = None) -> Lens:
-    """Read a lens from a calibration: Kalibr, OpenCV, COLMAP, transforms.json or our own JSON/YAML.
+    """Read a lens from a calibration of any format in `FORMATS`, recognised by its content.
 
     `camera` chooses one of several: Kalibr's cam0, COLMAP's number, a batch's entry; "camchain.yaml:cam0" says the
     same. `size` is the (width, height) in pixels that a file without an image size is for. Every format is converted
@@ -43,18 +62,26 @@ def load_lens(path: str | Path, camera: str | int | None = None, size: tuple[int
     if named is not None and camera is not None and str(camera) != named:
         raise ValueError(f"{path}: camera {named!r} or {str(camera)!r}? Say one")
     camera = named if camera is None else str(camera)
+    lens = _read(path, camera, size)
+    own = lens.settings.get("width"), lens.settings.get("height")
+    if size is not None and None not in own and own != tuple(size):
+        raise ValueError(f"{path}: says itself that it is for {own[0]} x {own[1]} pixels, not {size[0]} x {size[1]}")
+    return lens
+
+
+def _read(path: Path, camera: str | None, size: tuple[int, int] | None) -> Lens:
     if path.is_dir() or COLMAP.recognises(path):
         return COLMAP.read(path, camera)
     data = read_mapping(path)
     for format in MAPPINGS:
         if format.recognises(data):
             try:
-                return format.read(Section(data, str(path)), camera)
+                return format.read(Section(data, str(path), size=size), camera)
             except ValueError as error:
                 complete = str(error).startswith(str(path))
                 raise ValueError(str(error) if complete else f"{path}: {error}") from None
     known = "; ".join(format.description for format in FORMATS.values())
-    raise ValueError(f"{path}: not a calibration of a known format ({known}); its keys are {', '.join(data)}")
+    raise ValueError(f"{path}: not a calibration of a known format: {described(data)}. Known are {known}")
 
 
 def split_camera(path: str | Path) -> tuple[Path, str | None]:

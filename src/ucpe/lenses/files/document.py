@@ -16,10 +16,12 @@ from ucpe.reading import parse_json, parse_yaml, read_text
 class Section:
     """A mapping inside a file, whose entries are read with a check and an error that names file and key."""
 
-    def __init__(self, data: dict[str, Any], file: str, prefix: str = ""):
+    def __init__(self, data: dict[str, Any], file: str, prefix: str = "", size: tuple[int, int] | None = None):
         self.data = data
         self.file = file
         self.prefix = prefix
+        self.size = size
+        """Width and height in pixels that the reader was told, for files that do not say."""
 
     def __contains__(self, key: str) -> bool:
         return key in self.data
@@ -29,7 +31,7 @@ class Section:
         if key not in self.data and default is not None:
             return default
         value = self._value(key, "a number")
-        flat = _flat(value)
+        flat = flat_numbers(value)
         if flat is None or len(flat) != 1:
             raise self.error(key, f"expected a number, got {value!r}")
         return flat[0]
@@ -45,7 +47,7 @@ class Section:
         """A list of finite numbers, also nested or as an OpenCV matrix; as many as there are names, if given."""
         expected = f"{len(names.split())} numbers ({names})" if names else "a list of numbers"
         value = self._value(key, expected)
-        flat = _flat(value)
+        flat = flat_numbers(value)
         if flat is None or (names and len(flat) != len(names.split())):
             raise self.error(key, f"expected {expected}, got {value!r}")
         return flat
@@ -62,7 +64,45 @@ class Section:
         value = self._value(key, "a mapping")
         if not isinstance(value, dict):
             raise self.error(key, f"expected a mapping, got {value!r}")
-        return Section(value, self.file, f"{self.prefix}{key}.")
+        return Section(value, self.file, f"{self.prefix}{key}.", self.size)
+
+    def dotted(self, prefix: str) -> Section:
+        """The entries whose keys start with a prefix (`Camera.fx`), without it."""
+        inner = {key.removeprefix(prefix): value for key, value in self.data.items() if key.startswith(prefix)}
+        return Section(inner, self.file, f"{self.prefix}{prefix}", self.size)
+
+    def flag(self, key: str) -> bool:
+        """Whether a key is there and says yes: true, 1, "yes"."""
+        value = self.data.get(key, False)
+        return value.strip().lower() in ("1", "true", "yes", "on") if isinstance(value, str) else bool(value)
+
+    def image_size(self, *pairs: str) -> tuple[int, int]:
+        """Width and height in pixels, under the first pair of keys ("cols rows") or key of both that is there."""
+        for pair in pairs:
+            width, *height = pair.split()
+            if width in self.data:
+                numbers = (
+                    (self.number(width), self.number(height[0])) if height else self.numbers(width, "width height")
+                )
+                if any(value != int(value) or value < 1 for value in numbers):
+                    raise self.error(width, f"expected whole numbers of pixels, got {numbers[0]:g} x {numbers[1]:g}")
+                return int(numbers[0]), int(numbers[1])
+        if self.size is not None:
+            return self.size
+        raise self.error(
+            pairs[0].split()[0],
+            "missing, and with it the size of the image in pixels: give it with --lens-size WIDTHxHEIGHT, or "
+            "load_lens(path, size=(width, height))",
+        )
+
+    def shifted(self, names: str, centre: float = 0.5) -> dict[str, float]:
+        """fx, fy, cx and cy, which the file calls by other names; `centre` is where it puts the centre of pixel 0."""
+        fx, fy, cx, cy = (self.number(name) for name in names.split())
+        return {"fx": fx, "fy": fy, "cx": cx + centre, "cy": cy + centre}
+
+    def coefficients(self, names: str) -> dict[str, float]:
+        """The numbers of these names that are there."""
+        return {name: self.number(name) for name in names.split() if name in self}
 
     def first(self, *keys: str) -> str:
         """The first of several spellings of a key that the file has."""
@@ -81,6 +121,16 @@ class Section:
         return self.data[key]
 
 
+class ReadOnly:
+    """A format that is read and not written."""
+
+    name: str
+
+    def write(self, lens: Lens, path: Path, height: int, width: int) -> None:
+        """Refuse."""
+        raise ValueError(f"{self.name} files are read, not written: save the lens as kalibr, opencv, colmap or ours")
+
+
 def batch_entry(lens: Lens, camera: str | None, file: str) -> Lens:
     """The lens of the batch entry with number `camera`; the lens as it is if it has no batch or none is asked for."""
     if camera is None or not lens.batch_shape:
@@ -92,15 +142,78 @@ def batch_entry(lens: Lens, camera: str | None, file: str) -> Lens:
 
 
 def read_mapping(path: Path) -> dict[str, Any]:
-    """The mapping in a JSON or YAML file (safe-loaded; OpenCV's header and matrix tags are understood)."""
+    """The mapping in a JSON, YAML or OpenCV XML file; of several YAML documents, as ROS prints them, the first."""
     text = read_text(path)
-    if text.lstrip()[:1] in ("{", "["):
+    start = text.lstrip()[:1]
+    if start == "<":
+        data = parse_xml(text, path)
+    elif start in ("{", "["):
         data = parse_json(text, path)
     else:
-        data = parse_yaml(re.sub(r"\A%YAML[:\s].*", "", text), path, tags=("tag:yaml.org,2002:opencv-matrix",))
+        data = parse_yaml(_first_document(text), path, tags=("tag:yaml.org,2002:opencv-matrix",))
     if not isinstance(data, dict):
-        raise ValueError(f"{path}: expected a mapping of names to values, found {type(data).__name__}")
+        raise ValueError(f"{path}: {described(data)}; expected a camera's calibration: a mapping of names to values")
     return {str(key): value for key, value in data.items()}
+
+
+def parse_xml(text: str, where: Path) -> dict[str, Any]:
+    """The entries of an OpenCV storage in XML, matrices as in YAML."""
+    from xml.etree import ElementTree
+
+    if "<!DOCTYPE" in text or "<!ENTITY" in text:
+        raise ValueError(f"{where}: XML with a document type or entities is not read")
+    try:
+        root = ElementTree.fromstring(re.sub(r"\A\s*<\?xml.*?\?>", "", text, flags=re.S))
+    except ElementTree.ParseError as error:
+        raise ValueError(f"{where}, line {error.position[0]}: not XML ({error.msg})") from None
+    if root.tag != "opencv_storage":
+        raise ValueError(f"{where}: XML of <{root.tag}>; expected OpenCV's <opencv_storage>")
+    return {child.tag: _xml_value(child) for child in root}
+
+
+def _xml_value(element: Any) -> Any:
+    children = {child.tag: _xml_value(child) for child in element}
+    if children:
+        return children
+    words = (element.text or "").split()
+    return words if len(words) > 1 else (words[0].strip('"') if words else "")
+
+
+def _first_document(text: str) -> str:
+    """The first document of YAML text, without OpenCV's header, whose tabs (which OpenCV allows) are spaces."""
+    text = re.sub(r"^%YAML[:\s].*$", "", text, count=1, flags=re.M).expandtabs(4)
+    lines = text.splitlines()
+    filled = next((index for index, line in enumerate(lines) if line.strip() and line.strip() != "---"), 0)
+    end = next((i for i, line in enumerate(lines) if i > filled and line.rstrip() in ("---", "...")), len(lines))
+    return "\n".join("" if line.rstrip() == "---" else line for line in lines[:end])
+
+
+def described(data: Any) -> str:
+    """What a file without a calibration looks like, for people."""
+    if isinstance(data, dict):
+        for keys, text in LOOKS:
+            if any(key in data for key in keys):
+                return f"this looks like {text}"
+        return f"its keys are {', '.join(list(map(str, data))[:12]) or 'none'}"
+    if isinstance(data, str) and re.fullmatch(r"[-+0-9.eE,\s]+", data):
+        return "this looks like rows of numbers, such as a camera path (ucpe trajectory show)"
+    kind = {"str": "text", "list": "a list", "NoneType": "nothing"}.get(type(data).__name__, type(data).__name__)
+    return f"this holds {kind}"
+
+
+LOOKS = (
+    (("target_type", "tagCols", "targetCols"), "a calibration target (the printed pattern), not a camera"),
+    (
+        ("gyroscope_noise_density", "accelerometer_noise_density", "gyr_n", "imu0", "update_rate"),
+        "the description of an inertial sensor (IMU), not a camera",
+    ),
+    (("cam0_calib", "cam1_calib"), "a VINS-Fusion configuration, whose cameras are in the files that cam0_calib names"),
+    (("camera_path", "keyframes"), "a nerfstudio camera path (--camera), not a calibration"),
+    (("frame0",), "a ReCamMaster camera path (--camera), not a calibration"),
+    (("c2w",), "a camera path (--camera), not a calibration"),
+    (("map_format", "System", "Feature"), "a SLAM configuration without a camera"),
+)
+"""Keys that tell files apart which are often taken for calibrations, and what they are."""
 
 
 def calibration(lens: Lens, height: int, width: int) -> dict[str, float]:
@@ -116,12 +229,12 @@ def write_text(path: Path, text: str) -> None:
         file.write_text(text, encoding="utf-8")
 
 
-def _flat(value: Any) -> list[float] | None:
+def flat_numbers(value: Any) -> list[float] | None:
     """Numbers in a scalar, a nested list or an OpenCV matrix; None if there is anything else."""
     if isinstance(value, dict):
         value = value.get("data")
     if isinstance(value, list):
-        parts = [_flat(item) for item in value]
+        parts = [flat_numbers(item) for item in value]
         return None if None in parts else [number for part in parts if part for number in part]
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         return None

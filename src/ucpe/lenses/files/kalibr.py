@@ -48,12 +48,12 @@ class Kalibr:
             known = ", ".join(f"{camera} + {distortion}" for camera, distortion in MODELS)
             raise entry.error("camera_model", f"expected one of {known}; got {model[0]} + {model[1]}")
         constructor, intrinsics, distortion = MODELS[model]
-        width, height = entry.numbers("resolution", "width height")
+        width, height = entry.image_size("resolution")
         values = dict(zip(intrinsics.split(), entry.numbers("intrinsics", intrinsics)))
         if distortion:
             values |= dict(zip(distortion.split(), entry.numbers("distortion_coeffs", distortion)))
         values |= {"cx": values["cx"] + 0.5, "cy": values["cy"] + 0.5}
-        return constructor(**values, width=int(width), height=int(height))
+        return constructor(**values, width=width, height=height)
 
     def write(self, lens: Lens, path: Path, height: int, width: int) -> None:
         """Write a lens as a chain of one camera."""
@@ -85,5 +85,6 @@ def choose(cameras: list[str], camera: str | None, file: str) -> str:
     if camera is not None:
         raise ValueError(f"{file}: no camera {camera!r}; there are {listed}")
     if len(cameras) != 1:
-        raise ValueError(f"{file}: holds {len(cameras)} cameras ({listed}): say which one with camera=")
+        offer = f"{file}:{cameras[0]}" if cameras else "another file"
+        raise ValueError(f"{file}: holds {len(cameras)} cameras ({listed}): say which one, as {offer}")
     return cameras[0]

@@ -1,0 +1,58 @@
+"""Basalt's calibration JSON."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ucpe.lenses.base import Lens
+from ucpe.lenses.files.document import ReadOnly, Section
+from ucpe.lenses.files.kalibr import choose
+from ucpe.lenses.fisheye import KannalaBrandt
+from ucpe.lenses.pinhole import BrownConrady, Pinhole
+from ucpe.lenses.unified import EUCM, DoubleSphere
+
+MODELS: dict[str, tuple[Any, str]] = {
+    "pinhole": (Pinhole, ""),
+    "pinhole-radtan8": (BrownConrady, "k1 k2 p1 p2 k3 k4 k5 k6"),
+    "kb4": (KannalaBrandt, "k1 k2 k3 k4"),
+    "ds": (DoubleSphere, "xi alpha"),
+    "eucm": (EUCM, "alpha beta"),
+    "ucm": (EUCM, "alpha"),
+}
+"""Camera type -> our lens and its parameters; Basalt's ucm is an EUCM whose beta is 1."""
+
+
+class Basalt(ReadOnly):
+    """`value0` with lists `intrinsics` (of {camera_type, intrinsics}) and `resolution`; cameras are cam0, cam1, ...
+
+    The centre of pixel (0, 0) is at (0, 0): half a pixel is added to cx and cy.
+    """
+
+    name = "basalt"
+    description = "Basalt calibration .json (pinhole, pinhole-radtan8, kb4, ds, eucm, ucm)"
+
+    def recognises(self, data: dict[str, Any]) -> bool:
+        """Whether a file's mapping is in this format."""
+        inner = data.get("value0")
+        return isinstance(inner, dict) and isinstance(inner.get("intrinsics"), list)
+
+    def read(self, content: Section, camera: str | None) -> Lens:
+        """The lens of one camera."""
+        inner = content.section("value0")
+        entries = {f"cam{index}": entry for index, entry in enumerate(inner.data["intrinsics"])}
+        index = int(choose(list(entries), camera, content.file)[3:])
+        where = f"{inner.prefix}intrinsics[{index}]."
+        if not isinstance(inner.data["intrinsics"][index], dict):
+            raise inner.error(f"intrinsics[{index}]", "expected a mapping with camera_type and intrinsics")
+        entry = Section(inner.data["intrinsics"][index], content.file, where, content.size)
+        kind = entry.text("camera_type")
+        if kind not in MODELS:
+            raise entry.error("camera_type", f"expected one of {', '.join(MODELS)}; got {kind}")
+        constructor, names = MODELS[kind]
+        values = entry.section("intrinsics")
+        sizes = inner.data.get("resolution")
+        own = {"resolution": sizes[index]} if isinstance(sizes, list) and len(sizes) > index else {}
+        size = Section(own, content.file, f"{inner.prefix}[{index}].", content.size)
+        width, height = size.image_size("resolution")
+        parameters = {name: values.number(name) for name in names.split()}
+        return constructor(**values.shifted("fx fy cx cy"), **parameters, width=width, height=height)

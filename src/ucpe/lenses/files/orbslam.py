@@ -1,0 +1,51 @@
+"""Settings of ORB-SLAM2 and ORB-SLAM3."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ucpe.lenses.base import Lens
+from ucpe.lenses.files.document import ReadOnly, Section
+from ucpe.lenses.files.kalibr import choose
+from ucpe.lenses.files.opencv import lens_of_section
+from ucpe.lenses.fisheye import KannalaBrandt
+from ucpe.lenses.pinhole import BrownConrady, Pinhole
+
+MODELS: dict[str, tuple[Any, str]] = {
+    "PinHole": (BrownConrady, "k1 k2 p1 p2 k3"),
+    "KannalaBrandt8": (KannalaBrandt, "k1 k2 k3 k4"),
+    "Rectified": (Pinhole, ""),
+}
+"""Camera type -> our lens and its distortion parameters."""
+
+
+class OrbSlam(ReadOnly):
+    """`Camera.fx` or `Camera1.fx` and so on; `Camera.type` PinHole (if none is given), KannalaBrandt8 or Rectified.
+
+    Cameras are called as in the file: Camera, Camera1, Camera2, and LEFT and RIGHT for the raw images of a stereo pair
+    that ORB-SLAM2 rectifies. The centre of pixel (0, 0) is at (0, 0): half a pixel is added to cx and cy.
+    """
+
+    name = "orbslam"
+    description = "ORB-SLAM2 and ORB-SLAM3 settings (PinHole, KannalaBrandt8, Rectified)"
+
+    def recognises(self, data: dict[str, Any]) -> bool:
+        """Whether a file's mapping is in this format."""
+        return any(key in data for key in ("Camera.fx", "Camera1.fx"))
+
+    def read(self, content: Section, camera: str | None) -> Lens:
+        """The lens of one camera."""
+        cameras = [name for name in ("Camera", "Camera1", "Camera2") if f"{name}.fx" in content]
+        cameras += [name for name in ("LEFT", "RIGHT") if f"{name}.K" in content]
+        chosen = choose(cameras, camera, content.file)
+        entry = content.dotted(f"{chosen}.")
+        if chosen in ("LEFT", "RIGHT"):
+            return lens_of_section(entry)
+        kind = content.text("Camera.type") if "Camera.type" in content else "PinHole"
+        known = {name.lower(): model for name, model in MODELS.items()}
+        if kind.lower() not in known:
+            raise content.error("Camera.type", f"expected one of {', '.join(MODELS)}; got {kind}")
+        constructor, distortion = known[kind.lower()]
+        width, height = content.image_size("Camera.width Camera.height", "Camera.cols Camera.rows")
+        values = {**entry.shifted("fx fy cx cy"), **entry.coefficients(distortion)}
+        return constructor(**values, width=width, height=height)

@@ -1,0 +1,315 @@
+"""Calibrations of robotics, SLAM and video tools, each against an independent computation."""
+
+import json
+import math
+from pathlib import Path
+
+import cv2
+import numpy as np
+import pytest
+import torch
+
+from ucpe.lenses import (
+    EUCM,
+    BrownConrady,
+    DoubleSphere,
+    Equirectangular,
+    KannalaBrandt,
+    Mei,
+    Pinhole,
+    RadialPolynomial,
+    find_lens,
+    fit_image,
+    load_lens,
+)
+
+REAL = Path(__file__).resolve().parents[2] / "../shared/data/calibrations"
+POINTS = np.random.default_rng(0).uniform([-1, -0.7, 2], [1, 0.7, 4], (200, 3))
+
+VINS = """%YAML:1.0
+---
+model_type: {kind}
+camera_name: camera
+image_width: 752
+image_height: 480
+{mirror}
+distortion_parameters:
+   k1: -2.9e-01
+   k2: 8.5e-02
+   p1: -4.0e-04
+   p2: 1.8e-03
+projection_parameters:
+{projection}
+"""
+PINHOLE = "   fx: 461.6\n   fy: 460.3\n   cx: 363.0\n   cy: 248.1"
+MEI = "   gamma1: 861.6\n   gamma2: 860.3\n   u0: 363.0\n   v0: 248.1"
+KB = (
+    "   k2: 0.0034\n   k3: 0.0007\n   k4: -0.002\n   k5: 0.0002\n   mu: 190.9\n   mv: 190.8\n   u0: 254.9\n   v0: 256.8"
+)
+ORB = """Camera.type: "{kind}"
+Camera{one}.fx:\t458.6
+Camera{one}.fy: 457.2
+Camera{one}.cx: 367.2
+Camera{one}.cy: 248.3
+"""
+ORB_DISTORTION = (
+    "Camera{one}.k1: -0.28\nCamera{one}.k2: 0.07\nCamera{one}.{third}: 0.0002\nCamera{one}.{fourth}: 1e-05\n"
+)
+MATRIX = [[458.6, 0, 367.2], [0, 457.2, 248.3], [0, 0, 1]]
+SIZE = {"image_width": 752, "image_height": 480}
+SCALE = {"fx": 458.6, "fy": 457.2, "cx": 367.7, "cy": 248.8, "width": 752, "height": 480}
+FOUR = {"k1": -0.28, "k2": 0.07, "p1": 0.0002, "p2": 1e-05}
+FISHEYE = dict(zip(("k1", "k2", "k3", "k4"), FOUR.values()))
+
+
+def write(folder, text, name="c.yaml", encoding="utf-8"):
+    path = folder / name
+    path.write_text(text if isinstance(text, str) else json.dumps(text), encoding=encoding)
+    return path
+
+
+def same(first, second):
+    assert type(first) is type(second) and first.settings == second.settings
+    for name, value in first.parameters.items():
+        assert float(value) == pytest.approx(float(second.parameters[name]), abs=1e-9), name
+
+
+def check_cv2(lens, matrix, coefficients, xi=None, fisheye=False, width=752, height=480):
+    """Our pixels are OpenCV's plus half a pixel."""
+    matrix, coefficients = np.asarray(matrix, float).reshape(3, 3), np.asarray(coefficients, float).ravel()
+    if xi is not None:
+        unit = POINTS / np.linalg.norm(POINTS, axis=1, keepdims=True)
+        plane = unit[:, :2] / (unit[:, 2:] + xi)
+        expected = cv2.projectPoints(np.c_[plane, np.ones(len(plane))], np.zeros(3), np.zeros(3), matrix, coefficients)[
+            0
+        ]
+    elif fisheye:
+        expected = cv2.fisheye.projectPoints(POINTS[:, None], np.zeros(3), np.zeros(3), matrix, coefficients)[0]
+    else:
+        expected = cv2.projectPoints(POINTS, np.zeros(3), np.zeros(3), matrix, coefficients)[0]
+    pixels, seen = lens.project(torch.from_numpy(POINTS), height, width)
+    assert seen.all()
+    assert np.abs(pixels.numpy() - expected.reshape(-1, 2) - 0.5).max() < 1e-7
+
+
+def test_vins_and_camodocal(tmp_path):
+    lens = load_lens(write(tmp_path, VINS.format(kind="PINHOLE", mirror="", projection=PINHOLE)))
+    check_cv2(lens, [461.6, 0, 363, 0, 460.3, 248.1, 0, 0, 1], [-0.29, 0.085, -4e-4, 1.8e-3])
+    text = VINS.format(kind="MEI", mirror="mirror_parameters:\n   xi: 1.6", projection=MEI)
+    mei = load_lens(write(tmp_path, text))
+    assert isinstance(mei, Mei)
+    check_cv2(mei, [861.6, 0, 363, 0, 860.3, 248.1, 0, 0, 1], [-0.29, 0.085, -4e-4, 1.8e-3], xi=1.6)
+    lens = load_lens(write(tmp_path, VINS.format(kind="KANNALA_BRANDT", mirror="", projection=KB)))
+    check_cv2(lens, [190.9, 0, 254.9, 0, 190.8, 256.8, 0, 0, 1], [0.0034, 0.0007, -0.002, 0.0002], fisheye=True)
+    with pytest.raises(ValueError, match=r"model_type: expected one of PINHOLE, .* got SCARAMUZZA"):
+        load_lens(write(tmp_path, VINS.format(kind="SCARAMUZZA", mirror="", projection=KB)))
+
+
+@pytest.mark.parametrize("one", ["", "1"])
+def test_orbslam_old_and_new_keys(tmp_path, one):
+    size = "Camera.width: 752\nCamera.height: 480\n"
+    straight = ORB_DISTORTION.format(one=one, third="p1", fourth="p2")
+    text = ORB.format(kind="PinHole", one=one) + straight
+    same(load_lens(write(tmp_path, text + size)), BrownConrady(**FOUR, **SCALE))
+    same(load_lens(write(tmp_path, text), size=(752, 480)), BrownConrady(**FOUR, **SCALE))
+    with pytest.raises(ValueError, match="--lens-size WIDTHxHEIGHT"):
+        load_lens(write(tmp_path, text))
+    with pytest.raises(ValueError, match="says itself that it is for 752 x 480 pixels, not 640 x 480"):
+        load_lens(write(tmp_path, text + size), size=(640, 480))
+    curved = ORB_DISTORTION.format(one=one, third="k3", fourth="k4")
+    text = ORB.format(kind="KannalaBrandt8", one=one) + curved + size
+    same(load_lens(write(tmp_path, text)), KannalaBrandt(**FISHEYE, **SCALE))
+    same(load_lens(write(tmp_path, ORB.format(kind="Rectified", one=one) + size)), Pinhole(**SCALE))
+    second = ORB.format(kind="PinHole", one="2").split("\n", 1)[1]
+    path = write(tmp_path, ORB.format(kind="PinHole", one=one) + second + size)
+    with pytest.raises(ValueError, match=f"holds 2 cameras .* as .*c.yaml:Camera{one}"):
+        load_lens(path)
+    assert load_lens(f"{path}:Camera2").settings == {"width": 752, "height": 480}
+
+
+def test_euroc_basalt_stella_gyroflow(tmp_path):
+    intrinsics = "camera_model: pinhole\nintrinsics: [458.6, 457.2, 367.2, 248.3]\nresolution: [752, 480]\n"
+    euroc = intrinsics + "distortion_model: {}\ndistortion_coefficients: [-0.28, 0.07, 0.0002, 1.0e-05]\n"
+    same(load_lens(write(tmp_path, euroc.format("radial-tangential"))), BrownConrady(**FOUR, **SCALE))
+    same(load_lens(write(tmp_path, euroc.format("equidistant"))), KannalaBrandt(**FISHEYE, **SCALE))
+    focal = {"fx": 458.6, "fy": 457.2, "cx": 367.2, "cy": 248.3}
+    models = {
+        "ds": ({"xi": -0.2, "alpha": 0.57}, DoubleSphere(xi=-0.2, alpha=0.57, **SCALE)),
+        "eucm": ({"alpha": 0.6, "beta": 1.1}, EUCM(alpha=0.6, beta=1.1, **SCALE)),
+        "kb4": (FISHEYE, KannalaBrandt(**FISHEYE, **SCALE)),
+        "pinhole": ({}, Pinhole(**SCALE)),
+    }
+    entries = [{"camera_type": kind, "intrinsics": {**focal, **extra}} for kind, (extra, _) in models.items()]
+    basalt = {"value0": {"intrinsics": entries, "resolution": [[752, 480]] * 4, "T_imu_cam": []}}
+    path = write(tmp_path, basalt, "b.json")
+    for index, (_, lens) in enumerate(models.values()):
+        same(load_lens(f"{path}:cam{index}"), lens)
+    entries[0]["camera_type"] = "jelly"
+    with pytest.raises(ValueError, match=r"value0\.intrinsics\[0\]\.camera_type: expected one of"):
+        load_lens(write(tmp_path, basalt, "b.json"), "cam0")
+    camera = {"model": "fisheye", **focal, **FISHEYE, "cols": 752, "rows": 480}
+    same(load_lens(write(tmp_path, {"Camera": camera})), KannalaBrandt(**FISHEYE, **SCALE))
+    old = {
+        f"Camera.{key}": value
+        for key, value in {**camera, **FOUR, "model": "perspective"}.items()
+        if key not in ("k3", "k4")
+    }
+    same(load_lens(write(tmp_path, old)), BrownConrady(**FOUR, **SCALE))
+    same(load_lens(write(tmp_path, {"Camera": {"model": "equirectangular"}})), Equirectangular())
+    profile = {
+        "calib_dimension": {"w": 752, "h": 480},
+        "fisheye_params": {"camera_matrix": MATRIX, "distortion_coeffs": list(FISHEYE.values())},
+        "digital_lens": None,
+        "distortion_model": None,
+    }
+    same(load_lens(write(tmp_path, profile)), KannalaBrandt(**FISHEYE, **SCALE))
+    with pytest.raises(ValueError, match="digital_lens: gopro_superview bends the image"):
+        load_lens(write(tmp_path, {**profile, "digital_lens": "gopro_superview"}))
+
+
+def test_opencv_spellings_that_were_silently_wrong(tmp_path):
+    values = list(FISHEYE.values())
+    fish, straight = KannalaBrandt(**FISHEYE, **SCALE), BrownConrady(**FOUR, **SCALE)
+    for extra in ({"fisheye": True}, {"fisheye": "true"}, {"Fisheye_Model": 1}, {"distortion_model": "equidistant"}):
+        same(load_lens(write(tmp_path, {"camera_matrix": MATRIX, "dist_coeffs": values, **SIZE, **extra})), fish)
+    same(load_lens(write(tmp_path, {"K": MATRIX, "D": values, "Xi": [[1.2]], **SIZE})), Mei(xi=1.2, **FOUR, **SCALE))
+    tutorial = {"Camera_Matrix": MATRIX, "Distortion_Coefficients": values, "image_Width": 752, "image_Height": 480}
+    same(load_lens(write(tmp_path, tutorial)), straight)
+    same(load_lens(write(tmp_path, tutorial, encoding="utf-16")), straight)
+    same(load_lens(write(tmp_path, tutorial, encoding="utf-8-sig")), straight)
+    transposed = np.array(MATRIX).T + np.array([[0, 0, 0], [0, 0, 0], [1, 1, 0]])
+    matlab = {"IntrinsicMatrix": transposed.tolist(), "RadialDistortion": [-0.28, 0.07], "ImageSize": [480, 752]}
+    same(load_lens(write(tmp_path, {**matlab, "TangentialDistortion": [0.0002, 1e-05]})), straight)
+    stereo = {"M1": MATRIX, "D1": values, "M2": [[500, 0, 1], [0, 500, 2], [0, 0, 1]], "D2": [0.0] * 5}
+    path = write(tmp_path, stereo)
+    same(load_lens(f"{path}:M1", size=(752, 480)), straight)
+    assert float(load_lens(path, "M2", (752, 480)).parameters["fx"]) == 500
+    nested = write(tmp_path, {**SIZE, "left": {"K": MATRIX, "D": values}, "right": {"K": MATRIX, "D": [0.0] * 4}})
+    same(load_lens(f"{nested}:left"), straight)
+    with pytest.raises(ValueError, match=r"holds 2 cameras \(left, right\)"):
+        load_lens(nested)
+
+
+def test_opencv_xml_as_opencv_writes_it(tmp_path):
+    storage = cv2.FileStorage(str(tmp_path / "c.xml"), cv2.FILE_STORAGE_WRITE)
+    storage.write("image_width", 752)
+    storage.write("image_height", 480)
+    storage.write("camera_matrix", np.array(MATRIX))
+    storage.write("distortion_coefficients", np.array(list(FOUR.values())))
+    storage.release()
+    same(load_lens(tmp_path / "c.xml"), BrownConrady(**FOUR, **SCALE))
+    bomb = '<?xml version="1.0"?><!DOCTYPE a [<!ENTITY b "c">]><opencv_storage>&b;</opencv_storage>'
+    with pytest.raises(ValueError, match="document type or entities"):
+        load_lens(write(tmp_path, bomb, "b.xml"))
+
+
+def test_a_ros_stream_gives_its_first_document(tmp_path):
+    document = "header:\n  seq: {}\nheight: 480\nwidth: 752\ndistortion_model: plumb_bob\n"
+    document += "D: [-0.28, 0.07, 0.0002, 1.0e-05, 0.0]\n"
+    document += "K: [458.6, 0.0, 367.2, 0.0, 457.2, 248.3, 0.0, 0.0, 1.0]\nR: [1, 0, 0, 0, 1, 0, 0, 0, 1]\n"
+    text = document.format(0) + "---\n" + document.format(1).replace("458.6", "999") + "---\nheader:\n  se"
+    same(load_lens(write(tmp_path, text)), BrownConrady(**FOUR, **SCALE))
+
+
+def test_woodscape_by_its_published_formula(tmp_path):
+    entry = {"model": "radial_poly", "poly_order": 4, "aspect_ratio": 1.02, "width": 1280.0, "height": 966.0}
+    entry |= {"k1": 339.7, "k2": -31.9, "k3": 48.2, "k4": -7.2, "cx_offset": 3.9, "cy_offset": -3.1}
+    lens = load_lens(write(tmp_path, {"intrinsic": entry, "name": "FV"}))
+    check_woodscape(lens, entry)
+
+
+def check_woodscape(lens, entry):
+    assert isinstance(lens, RadialPolynomial)
+    points = np.random.default_rng(1).normal(size=(300, 3))
+    points = points[points[:, 2] > -0.2 * np.linalg.norm(points, axis=1)]
+    theta = np.arctan2(np.hypot(points[:, 0], points[:, 1]), points[:, 2])
+    radius = sum(entry[f"k{power}"] * theta**power for power in range(1, 5))
+    expected = (
+        points[:, :2] / np.hypot(points[:, 0], points[:, 1])[:, None] * radius[:, None] * [1, entry["aspect_ratio"]]
+    )
+    centre = [entry["width"] / 2 + entry["cx_offset"] - 0.5, entry["height"] / 2 + entry["cy_offset"] - 0.5]
+    pixels, seen = lens.project(torch.from_numpy(points), int(entry["height"]), int(entry["width"]))
+    assert seen.all() and np.abs(pixels.numpy() - 0.5 - expected - centre).max() < 1e-9
+
+
+@pytest.mark.parametrize(
+    "text, message",
+    [
+        ("target_type: aprilgrid\ntagCols: 6\n", "looks like a calibration target"),
+        ("gyroscope_noise_density: 1e-4\nupdate_rate: 200\n", "inertial sensor"),
+        ("cam0_calib: cam0_mei.yaml\nimage_width: 752\n", "a VINS-Fusion configuration"),
+        ("1.0 2.0 3.0\n4.0 5.0 6.0\n", "rows of numbers, such as a camera path"),
+        ("<document><chunk/></document>", "XML of <document>; expected OpenCV"),
+    ],
+)
+def test_what_is_no_calibration_is_named(tmp_path, text, message):
+    with pytest.raises(ValueError, match=message):
+        load_lens(write(tmp_path, text))
+
+
+@pytest.mark.parametrize("fit, size", [("crop", (752, 434)), ("pad", (832, 480))])
+def test_fitting_a_calibration_keeps_its_rays(fit, size):
+    lens = BrownConrady(**FOUR, **SCALE)
+    fitted, note = fit_image(lens, 480, 832, fit)
+    assert (fitted.settings["width"], fitted.settings["height"]) == size and "752 x 480" in note
+    pixel = torch.tensor([300.0, 200.0], dtype=torch.float64)
+    moved = pixel + torch.tensor([size[0] - 752, size[1] - 480]) / 2
+    rays = lens.unproject(pixel, 480, 752).directions, fitted.unproject(moved, size[1], size[0]).directions
+    torch.testing.assert_close(*rays)
+
+
+def test_a_lens_by_file_or_name(tmp_path):
+    path = write(tmp_path, {"K": MATRIX, **SIZE})
+    same(find_lens(str(path)), BrownConrady(**SCALE))
+    assert float(find_lens("fisheye", xfov=150).parameters["xfov"]) == 150
+    with pytest.raises(ValueError, match="--xfov changes a named lens, not the calibration"):
+        find_lens(str(path), xfov=90)
+
+
+@pytest.mark.skipif(not REAL.is_dir(), reason="the real calibrations are not here")
+def test_real_files_against_opencv_and_published_formulas():
+    def numbers(name, *keys):
+        storage = cv2.FileStorage(str(REAL / name), cv2.FILE_STORAGE_READ)
+        return [storage.getNode(key).mat() for key in keys]
+
+    euroc = [458.654, 0, 367.215, 0, 457.296, 248.375, 0, 0, 1], [-0.28340811, 0.07395907, 0.00019359, 1.76187114e-05]
+    for name in ("orb3_euroc.yaml", "kimera_euroc_sensor.yaml"):
+        check_cv2(load_lens(REAL / name), *euroc)
+    check_cv2(
+        load_lens(REAL / "opencv_out_camera_data.yml"),
+        *numbers("opencv_out_camera_data.yml", "Camera_Matrix", "Distortion_Coefficients"),
+        width=640,
+    )
+    for side in "12":
+        lens = load_lens(f"{REAL / 'opencv_intrinsics_stereo.yml'}:M{side}", size=(640, 480))
+        check_cv2(lens, *numbers("opencv_intrinsics_stereo.yml", f"M{side}", f"D{side}"), width=640)
+    profile = json.loads((REAL / "gyro_gopro11.json").read_text())["fisheye_params"]
+    lens = load_lens(REAL / "gyro_gopro11.json")
+    check_cv2(lens, profile["camera_matrix"], profile["distortion_coeffs"], fisheye=True, width=3840, height=2160)
+    stella = [441.730011169, 0, 480.35667528, 0, 442.520822476, 275.490228646, 0, 0, 1]
+    coefficients = [
+        -3.068701296607466433e-02,
+        -3.343454364086094217e-03,
+        -2.881735840896060968e-03,
+        -5.917420310474077278e-04,
+    ]
+    check_cv2(load_lens(REAL / "stella_fisheye.yaml"), stella, coefficients, fisheye=True, width=960, height=540)
+    tum = [190.97847715128717, 0, 254.93170605935475, 0, 190.9733070521226, 256.8974428996504, 0, 0, 1]
+    coefficients = [0.0034823894022493434, 0.0007150348452162257, -0.0020532361418706202, 0.00020293673591811182]
+    check_cv2(load_lens(REAL / "vinsm_tum_kb.yaml"), tum, coefficients, fisheye=True, width=512, height=512)
+    mei = [2138.7619122017772, 0, 361.19856633263799, 0, 2131.5886210259278, 248.27644773395667, 0, 0, 1]
+    distortion = [1.1757726639872075, 15.491281051140213, -8.1237172954550494e-04, 6.7297684030310243e-04]
+    check_cv2(load_lens(REAL / "vinsf_euroc_mei.yaml"), mei, distortion, xi=3.6313355285286337)
+    entry = json.loads((REAL / "woodscape_front.json").read_text())["intrinsic"]
+    check_woodscape(load_lens(REAL / "woodscape_front.json"), entry)
+    entry = json.loads((REAL / "basalt_euroc_ds.json").read_text())["value0"]["intrinsics"][0]["intrinsics"]
+    pixels, _ = load_lens(f"{REAL / 'basalt_euroc_ds.json'}:cam0").project(torch.from_numpy(POINTS), 480, 752)
+    for (x, y, z), pixel in zip(POINTS, pixels.tolist()):
+        first = math.sqrt(x * x + y * y + z * z)
+        shifted = entry["xi"] * first + z
+        depth = entry["alpha"] * math.sqrt(x * x + y * y + shifted * shifted) + (1 - entry["alpha"]) * shifted
+        assert pixel == pytest.approx(
+            [entry["fx"] * x / depth + entry["cx"] + 0.5, entry["fy"] * y / depth + entry["cy"] + 0.5]
+        )
+    with pytest.raises(ValueError, match="calibration target"):
+        load_lens(REAL / "orb3_aprilgrid_target.yaml")
