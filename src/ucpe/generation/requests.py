@@ -20,6 +20,7 @@ from ucpe.lenses.files import lens_from_dict
 from ucpe.reading import inside, open_image, read_json_object, read_yaml
 from ucpe.trajectories import Trajectory
 from ucpe.trajectories.formats import is_demo, read_released_list
+from ucpe.trajectories.rotations import pose_matrix
 
 if TYPE_CHECKING:
     from ucpe.generation.pipeline import CameraPipeline
@@ -187,13 +188,14 @@ def _resampled(camera: Trajectory, frames: int | None, fps: float | None) -> Tra
 
 
 def _camera_to_dict(camera: Trajectory) -> dict[str, Any]:
-    return {"fps": camera.fps, "lens": camera.lens.to_dict(), "c2w": camera.c2w[:, :3].double().tolist()}
+    poses = camera.c2w[:, :3].double().tolist()
+    return {"fps": camera.fps, "up_known": camera.up_known, "lens": camera.lens.to_dict(), "c2w": poses}
 
 
 def _camera_from_dict(values: dict[str, Any]) -> Trajectory:
     rows = torch.tensor(values["c2w"], dtype=torch.float64)
-    last = torch.tensor([0.0, 0.0, 0.0, 1.0], dtype=torch.float64).expand(len(rows), 1, 4)
-    return Trajectory(torch.cat([rows, last], dim=1), lens_from_dict(values["lens"]), values["fps"])
+    poses = pose_matrix(rows[:, :, :3], rows[:, :, 3])
+    return Trajectory(poses, lens_from_dict(values["lens"]), values["fps"], up_known=values.get("up_known", True))
 
 
 def _entries(path: Path) -> list[dict[str, Any]]:
