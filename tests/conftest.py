@@ -2,4 +2,60 @@
 
 import os
 
+import pytest
+
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+
+def tiny_sana_wm():
+    """diffusers' SANA-WM pipeline of the real classes at tiny size, with random weights that use every part."""
+    import torch
+    from diffusers import (
+        AutoencoderKLLTX2Video,
+        FlowMatchEulerDiscreteScheduler,
+        SanaWMPipeline,
+        SanaWMTransformer3DModel,
+    )
+    from transformers import Gemma2Config, Gemma2ForCausalLM
+
+    from ucpe.generation import desk
+
+    torch.manual_seed(0)
+    vae = AutoencoderKLLTX2Video(
+        latent_channels=4, block_out_channels=(8, 16, 32, 64), decoder_block_out_channels=(8, 16, 32),
+        layers_per_block=(1,) * 5, decoder_layers_per_block=(1,) * 4, decoder_causal=False,
+        spatial_compression_ratio=32, temporal_compression_ratio=8,
+    )  # fmt: skip
+    transformer = SanaWMTransformer3DModel(
+        in_channels=4, num_layers=2, hidden_size=64, num_attention_heads=2, linear_head_dim=32, softmax_every_n=2,
+        caption_channels=8, mlp_ratio=1.0,
+    )  # fmt: skip
+    with torch.no_grad():
+        for name, parameter in transformer.named_parameters():
+            if not name.endswith(("A_log", "dt_bias")):
+                parameter.normal_(std=0.15)
+    tokenizer = desk.make_tokenizer(("a", "red", "tower", "on", "grass"))
+    text = Gemma2Config(
+        vocab_size=len(tokenizer), hidden_size=8, intermediate_size=16, num_hidden_layers=1, num_attention_heads=2,
+        num_key_value_heads=1, head_dim=4, pad_token_id=0, bos_token_id=1, eos_token_id=1,
+    )  # fmt: skip
+    pipe = SanaWMPipeline(
+        tokenizer=tokenizer, text_encoder=Gemma2ForCausalLM(text).eval(), vae=vae.eval(),
+        transformer=transformer.eval(), scheduler=FlowMatchEulerDiscreteScheduler(shift=3.0),
+    )  # fmt: skip
+    pipe.set_progress_bar_config(disable=True)
+    return pipe
+
+
+@pytest.fixture(scope="session")
+def make_sana_wm_pipeline():
+    pytest.importorskip("diffusers.pipelines.sana_wm")
+    return tiny_sana_wm
+
+
+@pytest.fixture(scope="session")
+def sana_wm_folder(make_sana_wm_pipeline, tmp_path_factory):
+    """A tiny SANA-WM as a pipeline folder."""
+    folder = tmp_path_factory.mktemp("sana-wm")
+    make_sana_wm_pipeline().save_pretrained(folder)
+    return folder

@@ -8,7 +8,7 @@ import torch
 from PIL import Image
 
 from ucpe.cli.generate import main
-from ucpe.generation import CameraPipeline, desk
+from ucpe.generation import CameraPipeline
 from ucpe.generation.first_frame import lens_of_cropped
 from ucpe.lenses import UCM, KannalaBrandt, Pinhole
 from ucpe.trajectories import Trajectory
@@ -21,52 +21,9 @@ SIZE = {"height": 64, "width": 96}
 CALL = {**SIZE, "num_inference_steps": 2, "guidance_scale": 2.0, "max_sequence_length": 12, "chi_prompt": ["a"]}
 
 
-def tiny_sana_wm():
-    from diffusers import (
-        AutoencoderKLLTX2Video,
-        FlowMatchEulerDiscreteScheduler,
-        SanaWMPipeline,
-        SanaWMTransformer3DModel,
-    )
-    from transformers import Gemma2Config, Gemma2ForCausalLM
-
-    torch.manual_seed(0)
-    vae = AutoencoderKLLTX2Video(
-        latent_channels=4, block_out_channels=(8, 16, 32, 64), decoder_block_out_channels=(8, 16, 32),
-        layers_per_block=(1,) * 5, decoder_layers_per_block=(1,) * 4, decoder_causal=False,
-        spatial_compression_ratio=32, temporal_compression_ratio=8,
-    )  # fmt: skip
-    transformer = SanaWMTransformer3DModel(
-        in_channels=4, num_layers=2, hidden_size=64, num_attention_heads=2, linear_head_dim=32, softmax_every_n=2,
-        caption_channels=8, mlp_ratio=1.0,
-    )  # fmt: skip
-    with torch.no_grad():
-        for name, parameter in transformer.named_parameters():
-            if not name.endswith(("A_log", "dt_bias")):
-                parameter.normal_(std=0.15)
-    tokenizer = desk.make_tokenizer(tuple(PROMPT.split()))
-    text = Gemma2Config(
-        vocab_size=len(tokenizer), hidden_size=8, intermediate_size=16, num_hidden_layers=1, num_attention_heads=2,
-        num_key_value_heads=1, head_dim=4, pad_token_id=0, bos_token_id=1, eos_token_id=1,
-    )  # fmt: skip
-    pipe = SanaWMPipeline(
-        tokenizer=tokenizer, text_encoder=Gemma2ForCausalLM(text).eval(), vae=vae.eval(),
-        transformer=transformer.eval(), scheduler=FlowMatchEulerDiscreteScheduler(shift=3.0),
-    )  # fmt: skip
-    pipe.set_progress_bar_config(disable=True)
-    return pipe
-
-
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("sana-wm")
-    tiny_sana_wm().save_pretrained(folder)
-    return folder
-
-
-@pytest.fixture(scope="module")
-def pipeline(folder):
-    pipe = CameraPipeline.from_pretrained(folder)
+def pipeline(sana_wm_folder):
+    pipe = CameraPipeline.from_pretrained(sana_wm_folder)
     pipe.set_progress_bar_config(disable=True)
     return pipe
 
@@ -95,10 +52,10 @@ def untouched(pipe, camera, picture, **options):
     ).frames  # fmt: skip
 
 
-def test_a_pinhole_gives_the_video_of_the_untouched_pipeline(pipeline, orbit, picture):
+def test_a_pinhole_gives_the_video_of_the_untouched_pipeline(make_sana_wm_pipeline, pipeline, orbit, picture):
     """With guidance and without; rays rounded once instead of at every operation is all that differs."""
     for options in ({}, {"guidance_scale": 1.0}):
-        expected = untouched(tiny_sana_wm(), orbit, picture, **options)
+        expected = untouched(make_sana_wm_pipeline(), orbit, picture, **options)
         assert torch.equal(untouched(pipeline.pipe, orbit, picture, **options), expected), "without a camera of ours"
         difference = (latents(pipeline, orbit, picture, **options) - expected).abs().max()
         assert difference < 1e-4 * expected.abs().max()
@@ -157,10 +114,10 @@ def test_the_lens_of_a_cropped_photograph(size, height, width):
         assert lens_of_cropped(video_lens, (100, 50), height, width) is video_lens
 
 
-def test_generate_on_the_command_line(folder, picture, tmp_path):
+def test_generate_on_the_command_line(sana_wm_folder, picture, tmp_path):
     picture.save(tmp_path / "first.png")
     size = ["--height", "64", "--width", "96", "--frames", "9", "--steps", "1"]
-    files = ["--model", str(folder), "--image", str(tmp_path / "first.png"), "-o", str(tmp_path / "out.mp4")]
+    files = ["--model", str(sana_wm_folder), "--image", str(tmp_path / "first.png"), "-o", str(tmp_path / "out.mp4")]
     main([PROMPT, *files, "--lens", "fisheye", "--move", "orbit", *size])
     assert read_frames(tmp_path / "out.mp4").shape == (9, 64, 96, 3)
     assert json.loads((tmp_path / "out.json").read_text())["request"]["camera"]["lens"]["model"] == "ucm"

@@ -29,6 +29,10 @@ RAYMAP_CHANNELS = 20
 """Numbers of a pinhole camera, which the transformer asks for and does not read where it is given ray matrices."""
 
 
+FRAMES_AT_ONCE = 64
+"""Frames whose rays are computed together: a minute of video then costs as much a frame as a second."""
+
+
 class SanaWMCamera(Adapter):
     """Cameras of any lens for SANA-WM, which has a UCPE branch of its own but fixes its lens to a pinhole.
 
@@ -166,7 +170,8 @@ def chunked_plucker(camera: Trajectory, stride: int, rows: int, columns: int) ->
 
     The first latent frame, with no frames before it, gets those that follow; as in SANA-WM.
     """
-    rays = plucker_rays(camera.lens, camera.c2w, rows, columns, position="corner")
+    parts = [camera[start : start + FRAMES_AT_ONCE] for start in range(0, len(camera), FRAMES_AT_ONCE)]
+    rays = torch.cat([plucker_rays(part.lens, part.c2w, rows, columns, position="corner") for part in parts])
     starts = (torch.arange(0, len(camera), stride) - (stride - 1)).clamp(min=0)
     frames = (starts[:, None] + torch.arange(stride)).clamp(max=len(camera) - 1)
     return rays[frames].permute(1, 4, 0, 2, 3).flatten(0, 1)

@@ -9,13 +9,19 @@ from typing import Any
 import torch
 from torch import nn
 
-from ucpe.adapters import Adapter, CameraAdapter, CameraCtrl, ReCamMaster
+from ucpe.adapters import Adapter, CameraAdapter, CameraCtrl, ReCamMaster, SanaWMCamera
 from ucpe.files import file_fingerprint, fingerprint_of
 from ucpe.generation import desk
 from ucpe.training.denoiser import Denoiser, PromptEncoder
-from ucpe.training.recipes import DESK, DESK_BASE, WAN, WAN_I2V, Recipe
+from ucpe.training.recipes import DESK, DESK_BASE, SANA_WM, WAN, WAN_I2V, Recipe
+from ucpe.training.world_models import WorldModelDenoiser, WorldModelPromptEncoder
 
-ADAPTERS: dict[str, type[Adapter]] = {"camera": CameraAdapter, "recammaster": ReCamMaster, "cameractrl": CameraCtrl}
+ADAPTERS: dict[str, type[Adapter]] = {
+    "camera": CameraAdapter,
+    "recammaster": ReCamMaster,
+    "cameractrl": CameraCtrl,
+    "sana-wm": SanaWMCamera,
+}
 
 TRANSFORMERS: dict[str, dict[str, Any]] = {
     WAN: {"num_attention_heads": 12, "ffn_dim": 8960, "num_layers": 30},
@@ -27,6 +33,7 @@ TRANSFORMERS: dict[str, dict[str, Any]] = {
         "image_dim": 1280,
         "added_kv_proj_dim": 5120,
     },
+    SANA_WM: {"_class_name": "SanaWMTransformer3DModel"},
 }
 """Constructor arguments of published transformers, to size a run before they are downloaded."""
 
@@ -56,8 +63,13 @@ class BaseModel:
 
     @property
     def expand_timesteps(self) -> bool:
-        """Whether the transformer takes one timestep per token (Wan2.2 TI2V, the desk model)."""
-        return bool(self.pipeline_config.get("expand_timesteps"))
+        """Whether a given first frame may have a timestep of its own (Wan2.2 TI2V, the desk model, SANA-WM)."""
+        return self.world_model or bool(self.pipeline_config.get("expand_timesteps"))
+
+    @property
+    def world_model(self) -> bool:
+        """Whether this is SANA-WM, whose parts are other classes than Wan's."""
+        return self.pipeline_config["_class_name"] == "SanaWMPipeline"
 
     @property
     def image_encoder(self) -> bool:
@@ -75,7 +87,7 @@ class BaseModel:
     def concatenates_image(self) -> bool:
         """Whether the first frame comes as channels beside the latents (Wan2.1 I2V)."""
         config = self.transformer_config
-        return config.get("in_channels", 16) != config.get("out_channels", 16)
+        return not self.world_model and config.get("in_channels", 16) != config.get("out_channels", 16)
 
     def _check_expert(self) -> None:
         """ValueError unless the recipe says which transformer of a model with two, and only of such a model."""
@@ -102,9 +114,10 @@ class BaseModel:
 
     def autoencoder(self) -> Any:
         """The video autoencoder, in float32."""
-        from diffusers import AutoencoderKLWan
+        from diffusers import AutoencoderKLLTX2Video, AutoencoderKLWan
 
-        return _load(AutoencoderKLWan, self._part("vae"), torch.float32).eval().requires_grad_(False)
+        kind = AutoencoderKLLTX2Video if self.world_model else AutoencoderKLWan
+        return _load(kind, self._part("vae"), torch.float32).eval().requires_grad_(False)
 
     def image_parts(self) -> dict[str, Any]:
         """CLIP and its preprocessing, where the model has them."""
@@ -123,23 +136,25 @@ class BaseModel:
 
             tokenizer = desk.make_tokenizer(tuple(vocabulary()))
             return PromptEncoder(tokenizer, desk.make_text_encoder(len(tokenizer)), self.recipe.text_tokens)
-        from transformers import AutoTokenizer, UMT5EncoderModel
+        from transformers import AutoModelForCausalLM, AutoTokenizer, UMT5EncoderModel
 
-        encoder = _load(UMT5EncoderModel, self._part("text_encoder"), DTYPES[self.recipe.precision])
+        kind = AutoModelForCausalLM if self.world_model else UMT5EncoderModel
+        encoder = _load(kind, self._part("text_encoder"), DTYPES[self.recipe.precision])
         tokenizer = _load(AutoTokenizer, self._part("tokenizer"))
-        return PromptEncoder(tokenizer, encoder.eval().requires_grad_(False), self.recipe.text_tokens)
+        prompts = WorldModelPromptEncoder if self.world_model else PromptEncoder
+        return prompts(tokenizer, encoder.eval().requires_grad_(False), self.recipe.text_tokens)
 
     def denoiser(self) -> Denoiser:
         """The module to train, with a fresh adapter and gradients where the recipe wants them."""
-        from diffusers import WanTransformer3DModel
-
         recipe = self.recipe
         torch.manual_seed(recipe.seed)
         prompts = None if recipe.cache_text else self.prompts()
         if self.fresh:
             transformer: Any = desk.make_transformer()
         else:
-            transformer = _load(WanTransformer3DModel, self._part("transformer"), DTYPES[recipe.precision])
+            transformer = _load(
+                transformer_class(self.transformer_config), self._part("transformer"), DTYPES[recipe.precision]
+            )
         return build_denoiser(recipe, transformer, prompts, self.expand_timesteps)
 
     def _part(self, name: str) -> Path:
@@ -162,7 +177,9 @@ def build_denoiser(
     adapter = None
     if recipe.adapter != "none":
         adapter = ADAPTERS[recipe.adapter].for_transformer(transformer, **recipe.adapter_options())
-    denoiser = Denoiser(transformer, adapter, prompts, expand_timesteps, recipe.objective.train_timesteps)
+    world_model = type(transformer).__name__ == "SanaWMTransformer3DModel"
+    kind = WorldModelDenoiser if world_model else Denoiser
+    denoiser = kind(transformer, adapter, prompts, expand_timesteps or world_model, recipe.objective.train_timesteps)
     denoiser.set_trainable(recipe.train_base)
     if recipe.gradient_checkpointing:
         denoiser.transformer.enable_gradient_checkpointing()
@@ -170,16 +187,24 @@ def build_denoiser(
     return denoiser
 
 
+def transformer_class(config: dict[str, Any]) -> Any:
+    """The diffusers class of a transformer's config: Wan's, or SANA-WM's."""
+    import diffusers
+
+    name = config.get("_class_name", "WanTransformer3DModel")
+    if name not in ("WanTransformer3DModel", "SanaWMTransformer3DModel") or not hasattr(diffusers, name):
+        raise ValueError(f"training knows Wan and SANA-WM (diffusers 0.42), not {name}")
+    return getattr(diffusers, name)
+
+
 def sized_transformer(recipe: Recipe, **changes: Any) -> Any:
     """The recipe's transformer from its config alone, with some arguments changed; weights are not loaded."""
-    from diffusers import WanTransformer3DModel
-
     known = {**TRANSFORMERS, DESK: desk.transformer_config(), DESK_BASE: desk.transformer_config()}
     config = known.get(recipe.model)
     if config is None:
         config = json.loads((find_folder(recipe.model) / "transformer" / "config.json").read_text())
-        config = {name: value for name, value in config.items() if not name.startswith("_")}
-    return WanTransformer3DModel(**{**config, **changes})
+    arguments = {name: value for name, value in config.items() if not name.startswith("_")}
+    return transformer_class(config)(**{**arguments, **changes})
 
 
 def find_folder(model: str) -> Path:

@@ -98,13 +98,17 @@ class Denoiser(nn.Module):
             text = self.prompts(text)
         steered = nullcontext() if self.adapter is None else self.adapter.camera(batch.condition)  # type: ignore[arg-type]
         with steered:
-            return self.transformer(
-                hidden_states=noisy,
-                timestep=self._timestep(batch),
-                encoder_hidden_states=text,
-                encoder_hidden_states_image=batch.image_embeds,
-                return_dict=False,
-            )[0]
+            return self._predict(noisy, text, batch)
+
+    def _predict(self, noisy: Tensor, text: Tensor, batch: Batch) -> Tensor:
+        """Velocity (B, C, F, h, w) of noisy latents under text (B, L, D), zero behind its end."""
+        return self.transformer(
+            hidden_states=noisy,
+            timestep=self._timestep(batch),
+            encoder_hidden_states=text,
+            encoder_hidden_states_image=batch.image_embeds,
+            return_dict=False,
+        )[0]
 
     def _timestep(self, batch: Batch) -> Tensor:
         """Timesteps (B,), or (B, tokens) for a model that takes one per token."""

@@ -214,10 +214,10 @@ def encode_video(vae: Any, video: Tensor) -> Tensor:
     """Normalised latents (B, C, F, h, w) of videos (B, 3, N, H, W) in [-1, 1]."""
     latents = vae.encode(video.to(vae.dtype)).latent_dist.mode().float()
     mean, spread = (
-        torch.tensor(vae.config[name], device=latents.device).reshape(1, -1, 1, 1, 1)
+        torch.as_tensor(vae.config.get(name, getattr(vae, name, None)), device=latents.device).reshape(1, -1, 1, 1, 1)
         for name in ("latents_mean", "latents_std")
     )
-    return (latents - mean) / spread
+    return (latents - mean) * vae.config.get("scaling_factor", 1.0) / spread
 
 
 def to_model_range(video: Tensor) -> Tensor:

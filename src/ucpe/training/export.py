@@ -54,6 +54,8 @@ def camera_pipeline(recipe: Recipe, model: BaseModel, denoiser: Denoiser) -> Any
 
     if denoiser.adapter is None:
         raise ValueError("a model without an adapter has no camera to sample with: set --samples 0")
+    if model.world_model:
+        raise ValueError("SANA-WM makes no samples while it trains: set --samples 0, and generate with the adapter")
     pipe = wan_pipeline(recipe, model, denoiser)
     denoiser.adapter.detach()
     return CameraPipeline(pipe, denoiser.adapter, generation_defaults(recipe))

@@ -94,17 +94,20 @@ def example_batch(recipe: Recipe, model: Denoiser, frames: int, height: int, wid
     config, backbone = model.transformer.config, backbone_of(model.transformer)
     clips, stride = recipe.micro_batch, backbone.spatial_stride
     size = ((frames - 1) // backbone.temporal_stride + 1, height // stride, width // stride)
-    latents = torch.zeros(clips, config.out_channels, *size)
+    channels = config.get("out_channels", config.in_channels)
+    latents = torch.zeros(clips, channels, *size)
     camera = Trajectory(torch.eye(4, dtype=torch.float64).repeat(frames, 1, 1), UCM(xfov=100.0, xi=0.0))
-    extra = config.in_channels - config.out_channels
+    extra = config.in_channels - channels
+    text_width = config.get("text_dim", config.get("caption_channels"))
+    image_width = config.get("image_dim")
     return Batch(
         latents,
         latents.clone(),
         torch.full((clips, 1, size[0], 1, 1), 0.5),
-        torch.zeros(clips, recipe.text_tokens, config.text_dim),
+        torch.ones(clips, recipe.text_tokens, text_width),
         None if model.adapter is None else model.adapter.encode([camera] * clips, height, width),
         image=torch.zeros(clips, extra, *size) if extra else None,
-        image_embeds=torch.zeros(clips, 257, config.image_dim) if config.image_dim else None,
+        image_embeds=torch.zeros(clips, 257, image_width) if image_width else None,
     )
 
 
@@ -117,6 +120,10 @@ def _line(recipe: Recipe, layers: int) -> tuple[float, float]:
         if not parameter.requires_grad:
             parameter.data = parameter.data.to(DTYPES[recipe.precision])
     model.to_empty(device="cpu")
+    for module in model.modules():
+        for name, value in list(vars(module).items()):
+            if isinstance(value, Tensor) and value.is_meta:  # a table that is no buffer, as SANA-WM's rotary embedding
+                setattr(module, name, torch.ones_like(value, device="cpu"))
     points = []
     backbone = backbone_of(model.transformer)
     for rows in (2, 4):

@@ -9,6 +9,7 @@ from ucpe.training.objective import FlowMatching
 
 WAN = "Wan-AI/Wan2.1-T2V-1.3B-Diffusers"
 WAN_I2V = "Wan-AI/Wan2.1-I2V-14B-480P-Diffusers"
+SANA_WM = "Efficient-Large-Model/SANA-WM_bidirectional-diffusers"
 DESK = "desk"
 """Name of the model that ships with the package."""
 DESK_BASE = "desk-base"
@@ -28,8 +29,8 @@ class Recipe:
     """Which transformer of a model with two: `transformer` denoises high noise, `transformer_2` low noise."""
     autoencoder: str | None = None
     """Folder of an autoencoder to use instead of the model's own."""
-    adapter: Literal["camera", "recammaster", "cameractrl", "none"] = "camera"
-    """What lets the camera steer the model: the spatial attention adapter, or a baseline."""
+    adapter: Literal["camera", "recammaster", "cameractrl", "sana-wm", "none"] = "camera"
+    """What lets the camera steer the model: the spatial attention adapter, a baseline, or SANA-WM's own branch."""
     orientation: bool = True
     """Absolute pitch and roll: the Lat-Up map, or gravity-aligned poses for the baselines."""
     encoding: Literal["ucpe", "gta", "prope", "cape"] = "ucpe"
@@ -116,6 +117,8 @@ class Recipe:
 
     def adapter_options(self) -> dict[str, Any]:
         """Constructor options of the adapter."""
+        if self.adapter == "sana-wm":
+            return {"trained": True}
         if self.adapter != "camera":
             return {"orientation": self.orientation}
         names = ("orientation", "encoding", "compression", "placement", "heads", "head_dim")
