@@ -76,6 +76,10 @@ class ClipDataset(Dataset):
         """What is known of a clip without reading its pictures."""
         return self.clips[index]
 
+    def families(self) -> list[str]:
+        """Lens families of all clips."""
+        return [self.clip(index).family for index in range(len(self))]
+
     def video(self, index: int, frames: int | None = None) -> Tensor:
         """The pictures (N, H, W, 3) uint8 of a clip, or the first of them."""
         from ucpe.video import read_frames
@@ -100,6 +104,10 @@ class ClipFolder(ClipDataset):
 
     def __len__(self) -> int:
         return self.table.num_rows
+
+    def families(self) -> list[str]:
+        """Lens families of all clips."""
+        return self.table["family"].to_pylist()
 
     def clip(self, index: int) -> Clip:
         """What is known of a clip without reading its pictures."""

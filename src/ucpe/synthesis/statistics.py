@@ -11,14 +11,21 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from textwrap import shorten
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from torch import Tensor
 
-from ucpe.lenses import FAMILIES
-from ucpe.synthesis.dataset import ClipDataset, open_dataset
+from ucpe.files import atomic_file
+from ucpe.lenses import FAMILIES, Lens, lens_from_dict
+from ucpe.synthesis.dataset import ClipDataset, ClipFolder, open_dataset
+from ucpe.synthesis.motion.rows import flat_poses
 from ucpe.trajectories import Trajectory
+from ucpe.trajectories.rotations import angles_from_rotation
+
+BLOCK = 4096
+"""Clips whose numbers are computed together."""
 
 FRAMES = 81
 """Frames over which RealEstate10K paths are compared; shorter ones are left out, as in the paper."""
@@ -85,27 +92,73 @@ def gather(path: str | Path, split: str | None = None) -> Statistics:
 
 
 def gather_clips(name: str, dataset: ClipDataset, before: dict[str, int] | None = None) -> Statistics:
-    """Statistics of clips; reads no video."""
-    clips = [dataset.clip(index) for index in range(len(dataset))]
-    if not clips:
+    """Statistics of clips, block by block; reads no video."""
+    blocks = [_block(dataset, start, min(start + BLOCK, len(dataset))) for start in range(0, len(dataset), BLOCK)]
+    if not blocks:
         raise ValueError(f"{name}: no clips")
-    lenses = [(clip.camera.lens, clip.height, clip.width) for clip in clips]
-    first = [clip.camera[0].angles for clip in clips]
-    directions, distances = _motion([clip.camera for clip in clips])
+    families, variants, categories = (
+        dict(sum((block.counts[place] for block in blocks), Counter())) for place in range(3)
+    )
+    numbers: dict[str, Any] = {
+        key: np.concatenate([block.numbers[key] for block in blocks]) for key in blocks[0].numbers
+    }
     return Statistics(
         name=name,
-        directions=directions,
-        distances=distances,
-        yfov=np.array([float(lens.yfov(height, width).mean()) for lens, height, width in lenses]),
-        xfov=np.array([float(lens.xfov(height, width).mean()) for lens, height, width in lenses]),
-        xi=np.array([_xi(lens) for lens, _, _ in lenses]),
-        pitch=np.array([float(angles.pitch[0]) for angles in first]),
-        roll=np.array([float(angles.roll[0]) for angles in first]),
-        families=dict(Counter(clip.family for clip in clips)),
-        variants=dict(Counter(clip.variant for clip in clips)),
-        categories=dict(Counter(category for clip in clips for category in clip.categories)),
+        **numbers,
+        families=families,
+        variants=variants,
+        categories=categories,
         categories_before=before or {},
     )
+
+
+class _Block(NamedTuple):
+    """Numbers of some clips by name, and how many there are of each family, variant and category."""
+
+    numbers: dict[str, np.ndarray]
+    counts: tuple[Counter[str], Counter[str], Counter[str]]
+
+
+def _block(dataset: ClipDataset, start: int, stop: int) -> _Block:
+    if isinstance(dataset, ClipFolder):
+        table = dataset.table.slice(start, stop - start)
+        poses, places = flat_poses(table["poses"])
+        ends = poses[places[:-1]], poses[places[1:] - 1]
+        names = ("family", "variant", "categories", "height", "width")
+        families, variants, categories, heights, widths = (table[name].to_pylist() for name in names)
+        lenses = [json.loads(text) for text in table["lens"].to_pylist()]
+    else:
+        clips = [dataset.clip(index) for index in range(start, stop)]
+        first_last = [np.stack([clip.camera.c2w[place, :3].flatten() for clip in clips]) for place in (0, -1)]
+        ends = first_last[0], first_last[1]
+        families, variants, categories = zip(*((clip.family, clip.variant, clip.categories) for clip in clips))
+        heights, widths = zip(*((clip.height, clip.width) for clip in clips))
+        lenses = [clip.camera.lens.to_dict() for clip in clips]
+    first, last = (torch.from_numpy(np.asarray(end, np.float64)).reshape(-1, 3, 4) for end in ends)
+    directions, distances = _motion(first, last)
+    angles = angles_from_rotation(first[:, :, :3])
+    numbers = {"directions": directions, "distances": distances} | _lens_numbers(lenses, heights, widths)
+    numbers |= {"pitch": angles.pitch.numpy(), "roll": angles.roll.numpy()}
+    together = Counter(category for row in categories for category in row)
+    return _Block(numbers, (Counter(families), Counter(variants), together))
+
+
+def _lens_numbers(
+    lenses: Sequence[dict[str, Any]], heights: Sequence[int], widths: Sequence[int]
+) -> dict[str, np.ndarray]:
+    """Fields of view in degrees and xi (C,) of lenses; those that differ in their numbers only are solved together."""
+    found = {name: np.full(len(lenses), np.nan) for name in ("yfov", "xfov", "xi")}
+    groups: dict[str, list[int]] = {}
+    for row, content in enumerate(lenses):
+        same = {name: "number" if isinstance(value, float) else value for name, value in content.items()}
+        groups.setdefault(json.dumps([same, heights[row], widths[row]]), []).append(row)
+    for rows in groups.values():
+        one, size = lenses[rows[0]], (heights[rows[0]], widths[rows[0]])
+        varying = [name for name, value in one.items() if isinstance(value, float)]
+        lens = lens_from_dict({**one, **{name: [lenses[row][name] for row in rows] for name in varying}})
+        for name, values in (("yfov", lens.yfov(*size)), ("xfov", lens.xfov(*size)), ("xi", _xi(lens))):
+            found[name][rows] = values.reshape(len(rows) if varying else 1, -1).mean(-1).numpy()
+    return found
 
 
 def gather_realestate(path: Path, texts: Sequence[Path]) -> Statistics:
@@ -123,7 +176,8 @@ def gather_realestate(path: Path, texts: Sequence[Path]) -> Statistics:
     if not cameras:
         raise ValueError(f"{path}: no RealEstate10K file of at least {FRAMES} frames among {len(texts)} .txt files")
     unknown = np.full(len(cameras), np.nan)
-    directions, distances = _motion([camera.relative_to_first() for camera in cameras])
+    paths = torch.stack([camera.relative_to_first().c2w[:, :3] for camera in cameras]).double()
+    directions, distances = _motion(paths[:, 0], paths[:, -1])
     return Statistics(
         name=path.name,
         directions=directions,
@@ -191,7 +245,7 @@ def contact_sheet(dataset: ClipDataset, path: str | Path, rows: int = 8, columns
     """First frames of clips in a grid, the families mixed, each with its lens and caption."""
     from PIL import Image, ImageDraw
 
-    chosen = _spread([dataset.clip(index).family for index in range(len(dataset))], rows * columns)
+    chosen = _spread(dataset.families(), rows * columns)
     cells = []
     for index in chosen:
         clip = dataset.clip(index)
@@ -215,24 +269,21 @@ def contact_sheet(dataset: ClipDataset, path: str | Path, rows: int = 8, columns
     _save(sheet, path)
 
 
-def _motion(cameras: Sequence[Trajectory]) -> tuple[np.ndarray, np.ndarray]:
+def _motion(
+    first: Tensor,  # (C, 3, 4)
+    last: Tensor,  # (C, 3, 4)
+) -> tuple[np.ndarray, np.ndarray]:
     """Horizontal direction of last minus first position, from the first camera's heading, and its length."""
-    directions, distances = [], []
-    for camera in cameras:
-        rotation, way = camera.rotations[0], camera.positions[-1] - camera.positions[0]
-        heading = float(torch.atan2(rotation[0, 2], rotation[2, 2]))
-        distance, level = float(way.norm()), float(torch.hypot(way[0], way[2]))
-        distances.append(distance)
-        if level > 0.02:
-            direction = np.degrees(float(torch.atan2(way[0], way[2])) - heading)
-            directions.append((direction + 180) % 360 - 180)
-    return np.array(directions), np.array(distances)
+    way = last[:, :, 3] - first[:, :, 3]
+    moves = torch.hypot(way[:, 0], way[:, 2]) > 0.02
+    heading = torch.atan2(first[:, 0, 2], first[:, 2, 2])
+    directions = torch.rad2deg(torch.atan2(way[:, 0], way[:, 2]) - heading)[moves]
+    return ((directions + 180) % 360 - 180).numpy(), way.norm(dim=-1).numpy()
 
 
-def _xi(lens: Any) -> float:
-    if lens.kind == "pinhole":
-        return 0.0
-    return float(lens.parameters["xi"].mean()) if lens.kind == "ucm" else float("nan")
+def _xi(lens: Lens) -> Tensor:
+    known = torch.zeros(lens.batch_shape) if lens.kind == "pinhole" else torch.full(lens.batch_shape, torch.nan)
+    return lens.parameters["xi"] if lens.kind == "ucm" else known
 
 
 def _sources_before(path: Path) -> dict[str, int]:
@@ -323,13 +374,11 @@ def _plain(axis: Any) -> None:
 def _save(picture: Any, path: str | Path) -> None:
     """Write a figure or an image in one step."""
     path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(f".{path.stem}.partial{path.suffix}")
-    if hasattr(picture, "savefig"):
-        import matplotlib.pyplot as plt
+    with atomic_file(path) as partial:
+        if hasattr(picture, "savefig"):
+            import matplotlib.pyplot as plt
 
-        picture.savefig(partial)
-        plt.close(picture)
-    else:
-        picture.save(partial)
-    partial.replace(path)
+            picture.savefig(partial, format=path.suffix[1:])
+            plt.close(picture)
+        else:
+            picture.save(partial, format=path.suffix[1:])
