@@ -1,0 +1,330 @@
+"""Every kind of file the package reads: good ones to start from, and the reader that gets the damaged copy.
+
+Lens and trajectory formats come from their registries, so a new format is tried from the day it is registered.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import tempfile
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+SAMPLES = next(
+    (up / "shared" / "data" for up in Path(__file__).resolve().parents if (up / "shared" / "data").is_dir()),
+    Path("absent"),
+)
+"""Real files, where there are any."""
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A kind of file: good ones (files or folders), which files of a folder to damage, and what reads it."""
+
+    name: str
+    good: list[Path]
+    read: Callable[[Path], Any]
+    damaged: tuple[str, ...] = ("*",)
+
+    def files(self, path: Path) -> list[Path]:
+        """The files of a copy that may be damaged."""
+        if path.is_file():
+            return [path]
+        return sorted(file for pattern in self.damaged for file in path.rglob(pattern) if file.is_file())
+
+
+def all_kinds(folder: Path) -> list[Kind]:
+    """Make good files in a folder and say how each kind is read."""
+    kinds: list[Kind] = []
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for make in (lenses, trajectories, lists, datasets, adapters, pictures, evaluations, motions, pipelines, shots):
+            place = folder / make.__name__
+            place.mkdir(parents=True)
+            kinds += make(place)
+    return [kind for kind in kinds if kind.good]
+
+
+def check_lens(lens: Any) -> None:
+    """Raise AssertionError unless the rays of a lens are finite and of unit length, or not valid."""
+    one = lens[(0,) * len(lens.batch_shape)] if lens.batch_shape else lens
+    rays = one.rays(4, 6)
+    assert rays.directions.isfinite().all() and rays.origins.isfinite().all(), "rays are not finite"
+    assert ((rays.directions.norm(dim=-1) - 1).abs() < 1e-3).all(), "rays are not of unit length"
+    assert one.project(rays.directions, 4, 6)[0].isfinite().all(), "pixels are not finite"
+    json.dumps(lens.to_dict(), allow_nan=False)
+
+
+def check_camera(camera: Any) -> None:
+    """Raise AssertionError unless a trajectory is finite."""
+    assert camera.c2w.isfinite().all() and camera.fps > 0
+    check_lens(camera.lens)
+
+
+def lenses(folder: Path) -> list[Kind]:
+    """Calibrations in every format."""
+    from ucpe.lenses import MODELS, lens_by_name, load_lens
+    from ucpe.lenses.files import FORMATS
+
+    kinds = []
+    for name in FORMATS:
+        good = []
+        for model in MODELS:
+            for suffix in (".yaml", ".json"):
+                path = folder / name / (f"{model}{suffix}" if name != "colmap" else f"{model}/cameras.txt")
+                try:
+                    path.parent.mkdir(parents=True, exist_ok=True)
+                    lens_by_name(model).save(path, name, height=48, width=64)
+                    load_lens(path)
+                    good.append(path)
+                except (ValueError, OSError, AttributeError, TypeError, NotImplementedError):
+                    path.unlink(missing_ok=True)
+        kinds.append(Kind(f"lens {name}", good, lambda path: check_lens(load_lens(path))))
+    real = [path for path in small_files(SAMPLES / "calibrations") if readable(lambda path: load_lens(path), path)]
+    kinds.append(Kind("lens real", real, lambda path: check_lens(load_lens(path))))
+    return kinds
+
+
+def trajectories(folder: Path) -> list[Kind]:
+    """Camera paths in every format."""
+    from ucpe.lenses import lens_by_name
+    from ucpe.trajectories import Trajectory
+    from ucpe.trajectories.formats import FORMATS
+
+    def read(path: Path) -> None:
+        check_camera(Trajectory.load(path))
+
+    kinds = []
+    for name in FORMATS:
+        good = []
+        for lens in ("pinhole", "fisheye"):
+            suffixes = {
+                "ucpe": ".json",
+                "nerfstudio": "/transforms.json",
+                "colmap": "",
+                "panshot": ".npy",
+                "vipe": ".npz",
+            }
+            path = folder / f"{name}-{lens}{suffixes.get(name, '.txt')}"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            try:
+                Trajectory.orbit(lens_by_name(lens), degrees=30, frames=6).save(path, format=name)
+                read(path)
+                good.append(path)
+            except (ValueError, OSError, AttributeError, TypeError, NotImplementedError):
+                continue
+        kinds.append(Kind(f"trajectory {name}", good, read))
+    real = [*small_files(SAMPLES / "trajectories"), *small_files(SAMPLES / "re10k"), *small_files(SAMPLES / "panshot")]
+    kinds.append(Kind("trajectory real", [path for path in real if readable(read, path)], read))
+    return kinds
+
+
+def small_files(folder: Path) -> list[Path]:
+    """Files of a folder up to 200 kB."""
+    return sorted(path for path in folder.rglob("*") if path.is_file() and path.stat().st_size < 200_000)
+
+
+def readable(read: Callable[[Path], Any], path: Path) -> bool:
+    """Whether a reader takes a file as it is."""
+    try:
+        read(path)
+    except Exception:
+        return False
+    return True
+
+
+def lists(folder: Path) -> list[Kind]:
+    """What `generate` and `synthesize` are given: lists, records, demo files, sources, depths."""
+    from ucpe.generation import requests
+    from ucpe.lenses import lens_by_name
+    from ucpe.synthesis.sources import open_sources
+    from ucpe.trajectories import Trajectory
+    from ucpe.trajectories.formats import read_demo, read_near_depths
+    from ucpe.video import write_video
+
+    camera = Trajectory.orbit(lens_by_name("fisheye"), degrees=30, frames=5)
+    camera.save(folder / "camera.json")
+    Trajectory.orbit(lens_by_name("pinhole"), degrees=30, frames=5).save(folder / "re10k.txt", format="realestate10k")
+    Trajectory.orbit(lens_by_name("pinhole"), degrees=30, frames=5).save(folder / "a-1-0-no_rot_aug_0.npy")
+    entry = {"prompt": "a tower", "camera": "camera.json", "seed": 3, "steps": 4, "guidance": 5.0}
+    (folder / "list.json").write_text(json.dumps([entry, entry]))
+    (folder / "list.yaml").write_text("- prompt: a tower\n  camera: camera.json\n  seed: 3\n  height: 48\n")
+    shot = {"pose_path": "data/re10k.txt", "x_fov": 100.0, "xi": 0.0, "caption": "a cat"}
+    (folder / "demo.json").write_text(json.dumps([shot, {**shot, "x_fov": 180, "xi": 1.5}]))
+    (folder / "depths.jsonl").write_text('{"video_id": "a", "clip_id": "1", "near_depth": 2.5}\n')
+    write_video(folder / "walk.mp4", np.zeros((5, 32, 64, 3), np.uint8), 8)
+    np.save(folder / "walk.npy", camera.c2w[:, :3].numpy())
+    source = {"video": "walk.mp4", "poses": "walk.npy", "near_depth": 2.0, "scores": {"quality": 0.8}, "start": 0}
+    (folder / "sources.jsonl").write_text(json.dumps({**source, "rotations": ["walk.npy"], "categories": ["park"]}))
+    record = requests.Request(prompt="a tower", camera=camera, seed=4).to_dict()
+    (folder / "record.json").write_text(json.dumps({"ucpe": "0", "request": record}))
+
+    def read_sources(path: Path) -> None:
+        for source in open_sources([path]):
+            source.check()
+
+    def read_demo_cameras(path: Path) -> None:
+        for shot in read_demo(path):
+            check_camera(shot.trajectory())
+
+    whole = Path(folder)
+    return [
+        Kind("generate list", [whole], lambda path: requests.read_list(path / "list.json"), ("list.json",)),
+        Kind("generate yaml list", [whole], lambda path: requests.read_list(path / "list.yaml"), ("list.yaml",)),
+        Kind("generate demo list", [whole], lambda path: requests.read_list(path / "demo.json"), ("demo.json",)),
+        Kind("generate record", [folder / "record.json"], requests.read_again),
+        Kind("demo", [whole], lambda path: read_demo_cameras(path / "demo.json"), ("demo.json",)),
+        Kind("near depths", [folder / "depths.jsonl"], read_near_depths),
+        Kind("sources", [whole], lambda path: read_sources(path / "sources.jsonl"), ("sources.jsonl",)),
+    ]
+
+
+def datasets(folder: Path) -> list[Kind]:
+    """Datasets of ours, and PanShot's."""
+    from ucpe.lenses import UCM
+    from ucpe.synthesis.dataset import Clip, clip_row, export_webdataset, open_dataset, write_metadata
+    from ucpe.trajectories import Trajectory
+    from ucpe.video import write_video
+
+    camera = Trajectory.orbit(UCM(xfov=150, xi=1.2), degrees=20, frames=4)
+    ours = folder / "ours"
+    for name in ("one", "two"):
+        write_video(ours / "videos" / f"{name}.mp4", np.zeros((4, 16, 32, 3), np.uint8), 16)
+    clips = [
+        Clip(name, ours / "videos" / f"{name}.mp4", "a park", camera, "fisheye", height=16, width=32, scores={"q": 1.0})
+        for name in ("one", "two")
+    ]
+    write_metadata(ours, [clip_row(clip) for clip in clips])
+
+    def read(path: Path) -> None:
+        dataset = open_dataset(path)
+        for index in range(len(dataset)):
+            check_camera(dataset.clip(index).camera)
+            assert path.resolve() in dataset.clip(index).video.resolve().parents, "a video outside the dataset"
+        with tempfile.TemporaryDirectory() as place:
+            export_webdataset(dataset, place)
+
+    panshot = folder / "panshot"
+    for inner in ("PanShot/meta-train", "PanShot/pose-train", "PanShot/videos-train", "PanFlow"):
+        (panshot / inner).mkdir(parents=True)
+    np.save(panshot / "PanShot/pose-train/v-1-0-no_rot_aug_0.npy", camera.c2w[:, :3].numpy())
+    shutil.copy(ours / "videos" / "one.mp4", panshot / "PanShot/videos-train/v-1-0-no_rot_aug_0.mp4")
+    entry = {"video": "v-1-0-no_rot_aug_0.mp4", "pose": "v-1-0-no_rot_aug_0.npy", "x_fov": 100.0, "xi": 0.0}
+    (panshot / "PanShot/meta-train/v.json").write_text(json.dumps([{"videos": [entry]}]))
+    caption = {"video": "v-1-0-no_rot_aug_0.mp4", "caption": "a park"}
+    (panshot / "PanShot/captioned-train.jsonl").write_text(json.dumps(caption))
+    depth = {"video_id": "v", "clip_id": "1", "near_depth": 1.5}
+    (panshot / "PanFlow/near_plane_depth-train.jsonl").write_text(json.dumps(depth))
+    return [
+        Kind("dataset", [ours], read, ("metadata.parquet",)),
+        Kind("panshot", [panshot], read, ("*.json", "*.jsonl", "*.npy")),
+    ]
+
+
+def adapters(folder: Path) -> list[Kind]:
+    """Adapters in folders and in released checkpoints."""
+    from ucpe.adapters import CameraAdapter
+    from ucpe.adapters.loading import load_adapter
+    from ucpe.adapters.released import RELEASED_GEOMETRY, write_released
+
+    def read(path: Path) -> None:
+        adapter = load_adapter(path)
+        assert all(value.isfinite().all() for value in adapter.state_dict().values()), "weights are not finite"
+
+    torch.manual_seed(0)
+    small = CameraAdapter(width=128, num_blocks=2, base_heads=1, compression=1, heads=1, head_dim=128)
+    small.save_pretrained(folder / "ours")
+    with_geometry = CameraAdapter(width=128, num_blocks=1, base_heads=1, heads=1, head_dim=128, **RELEASED_GEOMETRY)
+    write_released(with_geometry, folder / "released.bin")
+    return [Kind("adapter", [folder / "ours"], read), Kind("released adapter", [folder / "released.bin"], read)]
+
+
+def pictures(folder: Path) -> list[Kind]:
+    """Images and videos."""
+    from PIL import Image
+
+    from ucpe.reading import open_image
+    from ucpe.video import probe_video, read_frames, write_video
+
+    values = np.random.default_rng(0).integers(0, 255, (16, 32, 3), np.uint8)
+    images = [folder / f"image{suffix}" for suffix in (".png", ".jpg", ".webp", ".tiff", ".gif", ".bmp")]
+    for path in images:
+        Image.fromarray(values).save(path)
+    Image.fromarray(values[..., 0].astype(np.uint16) * 257).save(folder / "grey.png")
+    write_video(folder / "video.mp4", np.stack([values] * 6), 8)
+
+    def read(path: Path) -> None:
+        info, frames = probe_video(path), read_frames(path)
+        assert len(frames) == info.frames, f"{len(frames)} frames of {info.frames} without a word"
+
+    return [
+        Kind("image", [*images, folder / "grey.png"], open_image),
+        Kind("video", [folder / "video.mp4"], read),
+    ]
+
+
+def evaluations(folder: Path) -> list[Kind]:
+    """Estimates that other tools stored."""
+    from ucpe.evaluation.estimators.stored import read_calibration, read_npz_poses
+
+    np.savez(folder / "poses.npz", data=np.tile(np.eye(4), (5, 1, 1)), inds=np.arange(5))
+    (folder / "calibration.json").write_text(json.dumps({"pitch": 1.0, "roll": [0.0] * 5, "xfov": 90.0, "xi": 0.5}))
+    return [
+        Kind("stored poses", [folder / "poses.npz"], read_npz_poses),
+        Kind("stored calibration", [folder / "calibration.json"], lambda path: read_calibration(path, "ucm", 5)),
+    ]
+
+
+def motions(folder: Path) -> list[Kind]:
+    """Labels and up vectors of perspective videos."""
+    from ucpe.synthesis.motion.candidates import CameraBench, read_up_vectors
+
+    labels = {"path": "videos/a.mp4", "labels": ["pan-left"], "caption": "a street"}
+    (folder / "bench").mkdir()
+    (folder / "bench" / "train.jsonl").write_text(json.dumps(labels))
+    (folder / "up.jsonl").write_text('{"video": "a.mp4", "up": [0, -1, 0]}\n{"video": "b", "pitch": 3, "roll": [1]}\n')
+
+    def read(path: Path) -> None:
+        CameraBench(path, None, {}).entries()  # type: ignore[arg-type]
+
+    return [
+        Kind("labels", [folder / "bench"], read),
+        Kind("up vectors", [folder / "up.jsonl"], read_up_vectors),
+    ]
+
+
+def pipelines(folder: Path) -> list[Kind]:
+    """A pipeline's folder; its weights are links, and only its texts are damaged."""
+    from ucpe.generation import CameraPipeline, desk
+
+    model = folder / "desk"
+    for path in Path(desk.WEIGHTS).rglob("*"):
+        target = model / path.relative_to(desk.WEIGHTS)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        if path.suffix in (".json",) and path.name != "tokenizer.json":
+            shutil.copy(path, target)
+        elif path.is_file():
+            target.symlink_to(path)
+    patterns = ("model_index.json", "generation.json", "config.json", "scheduler_config.json")
+    return [Kind("pipeline", [model], lambda path: CameraPipeline.from_pretrained(str(path)), patterns)]
+
+
+def shots(folder: Path) -> list[Kind]:
+    """What the studio keeps."""
+    from ucpe.studio.shot import Shot
+    from ucpe.studio.store import Store
+
+    store = Store(folder / "studio")
+    number = store.new(Shot())
+
+    def read(path: Path) -> None:
+        Store(path).open(number)
+
+    return [Kind("studio shot", [folder / "studio"], read, ("shots/*.json",))]
