@@ -3,7 +3,7 @@ VENV := .venv
 RUN := $(VENV)/bin
 INSTALL := $(RUN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: demo chromium test quick lint bench format clean
+.PHONY: demo chromium test quick lint bench format clean fuzz
 
 $(VENV)/.installed: pyproject.toml constraints.txt
 	test -x $(RUN)/python || $(PYTHON) -m venv $(VENV)
@@ -34,6 +34,9 @@ lint: $(VENV)/.installed
 format: $(VENV)/.installed
 	$(RUN)/ruff check --fix .
 	$(RUN)/ruff format .
+
+fuzz: $(VENV)/.installed
+	$(RUN)/python tests/hostile/fuzz.py $(FUZZ)
 
 bench: $(VENV)/.installed
 	for script in benchmarks/bench_*.py; do $(RUN)/python $$script || exit 1; done

@@ -55,6 +55,9 @@ MAX_INFLATED_BYTES = Limit("UCPE_MAX_INFLATED_BYTES", 2**31, "bytes when inflate
 MAX_IMAGE_PIXELS = Limit("UCPE_MAX_IMAGE_PIXELS", 2**28, "pixels in an image")
 MAX_FRAMES = Limit("UCPE_MAX_FRAMES", 10**6, "frames")
 
+LONGEST_NAME = 1000
+"""Characters of the name of a file that stands in another one."""
+
 LONGEST_NUMBER = 300
 """Digits of a whole number; a float ends at 308."""
 
@@ -64,8 +67,8 @@ def inside(folder: str | Path, name: Any, where: str | Path) -> Path:
 
     Links that lie in the folder are followed: whoever made the folder made them.
     """
-    if not isinstance(name, str | os.PathLike) or not str(name) or "\0" in str(name):
-        raise ValueError(f"{where}: expected the name of a file, found {name!r}")
+    if not isinstance(name, str | os.PathLike) or not str(name) or "\0" in str(name) or len(str(name)) > LONGEST_NAME:
+        raise ValueError(f"{where}: expected the name of a file, found {str(name)[:60]!r}")
     relative = os.path.normpath(name)
     if os.path.isabs(relative) or relative.split(os.sep)[0] == os.pardir:
         raise ValueError(f"{where}: {str(name)!r} leads out of the folder {folder}; only files inside it are read")
@@ -176,7 +179,7 @@ def read_arrays(path: str | Path) -> dict[str, np.ndarray]:
             try:
                 with archive.open(member) as file:
                     arrays[member.filename.removesuffix(".npy")] = _read_npy(file, member.file_size, path)
-            except (zipfile.BadZipFile, RuntimeError, NotImplementedError, zlib.error, EOFError) as error:
+            except (zipfile.BadZipFile, RuntimeError, NotImplementedError, zlib.error, EOFError, OSError) as error:
                 raise ValueError(f"{path}: {member.filename} is damaged ({error})") from None
     return arrays
 
@@ -186,7 +189,9 @@ def check_archive(path: str | Path) -> None:
     try:
         with zipfile.ZipFile(path) as archive:
             inflated = sum(member.file_size for member in archive.infolist())
-    except (zipfile.BadZipFile, ValueError, NotImplementedError) as error:
+    except FileNotFoundError:
+        raise
+    except (zipfile.BadZipFile, ValueError, NotImplementedError, OSError) as error:
         raise ValueError(f"{path}: not a whole zip archive ({error})") from None
     if inflated > Path(path).stat().st_size:
         MAX_INFLATED_BYTES.check(inflated, path)

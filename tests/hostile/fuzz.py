@@ -24,6 +24,7 @@ import time
 import traceback
 import warnings
 from collections import Counter
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -83,9 +84,8 @@ def _too_slow(*_: Any) -> None:
 
 def work(seed: int, first: int, last: int, report: Path | None = None, show: bool = False) -> None:
     """Run cases and write a line about each; the line of a case that kills the process stays open."""
-    from kinds import all_kinds
-
     import torch
+    from kinds import all_kinds
 
     torch.set_num_threads(1)
     lines = report.open("a") if report else sys.stdout
@@ -122,7 +122,7 @@ def fuzz(seed: int, cases: int, processes: int = 1, first: int = 0) -> dict[int,
     results: dict[int, dict[str, Any]] = {}
     with tempfile.TemporaryDirectory(prefix="ucpe-fuzz-") as place:
         bounds = [first + cases * index // processes for index in range(processes + 1)]
-        running = [_start(seed, low, high, Path(place) / f"{low}.jsonl") for low, high in zip(bounds, bounds[1:])]
+        running = [_start(seed, low, high, Path(place) / f"{low}.jsonl") for low, high in pairwise(bounds)]
         while running:
             process, last, report = running.pop(0)
             process.wait()

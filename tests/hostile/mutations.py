@@ -84,7 +84,10 @@ def _words(path: Path, generator: random.Random) -> str:
 def _fields(path: Path, generator: random.Random) -> str:
     lines = path.read_text().splitlines() if path.suffix == ".jsonl" else [path.read_text()]
     number = generator.randrange(len(lines)) if lines else 0
-    content = json.loads(lines[number]) if lines else None
+    try:
+        content = json.loads(lines[number]) if lines else None
+    except ValueError:
+        return _words(path, generator)
     content, how = _changed(content, generator)
     lines[number : number + 1] = [json.dumps(content)]
     path.write_text("\n".join(lines))

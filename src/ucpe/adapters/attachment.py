@@ -6,7 +6,7 @@ import math
 import os
 import tempfile
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -164,9 +164,15 @@ class Adapter(ModelMixin, ConfigMixin):  # type: ignore[misc]
         cls: type[AdapterType], name: str | os.PathLike[str], **kwargs: Any
     ) -> AdapterType:
         """Read an adapter from a directory or the hub."""
-        adapter = super().from_pretrained(name, **kwargs)
+        try:
+            adapter = super().from_pretrained(name, **kwargs)
+        except OSError:
+            raise
+        except Exception as error:
+            raise ValueError(f"{name}: not a whole adapter ({error})") from error
         if cls.tunes_transformer:
             adapter._tuned = read_tuned(name, kwargs)
+        check_weights({**adapter.state_dict(), **adapter._tuned}, name)
         return adapter
 
     @contextmanager
@@ -319,6 +325,16 @@ class _Camera:
         if device != self.condition.device:
             self.condition = self.condition.to(device)
         return self.condition
+
+
+def check_weights(weights: Mapping[str, Tensor], where: str | os.PathLike[str]) -> None:
+    """Raise a ValueError that names the weights that are missing (left on the meta device) or not finite."""
+    missing = [name for name, value in weights.items() if value.is_meta]
+    if missing:
+        raise ValueError(f"{where} lacks weights: {listed('missing', missing)}")
+    wrong = [name for name, value in weights.items() if not torch.isfinite(value).all()]
+    if wrong:
+        raise ValueError(f"{where} holds NaN or infinite weights, and would make no picture: {listed('in', wrong)}")
 
 
 def read_tuned(name: str | os.PathLike[str], options: dict[str, Any]) -> dict[str, Tensor]:

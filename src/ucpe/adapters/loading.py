@@ -28,7 +28,9 @@ def load_adapter(source: str | Path, **hub: Any) -> Adapter:
         config: Any = Adapter.load_config(str(source), **hub)
     except OSError as error:
         raise OSError(f"cannot load an adapter from {source}: {str(error).splitlines()[0]}") from None
+    if not isinstance(config, dict):
+        raise ValueError(f"{source}: config.json must be a JSON object, found a {type(config).__name__}")
     name = config.get("_class_name")
-    if name not in KINDS:
+    if not isinstance(name, str) or name not in KINDS:
         raise ValueError(f"{source} holds a {name}; a camera adapter is one of {', '.join(KINDS)}")
     return KINDS[name].from_pretrained(str(source), **hub)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import warnings
+import zipfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,8 +13,9 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor
 
-from ucpe.adapters.attachment import listed
+from ucpe.adapters.attachment import check_weights, listed
 from ucpe.files import atomic_file
+from ucpe.reading import check_archive
 
 if TYPE_CHECKING:
     from ucpe.adapters.camera_adapter import CameraAdapter
@@ -54,10 +56,16 @@ def read_released(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[st
             f"{path} holds a whole model: {len(weights)} weights of the adapter used, {len(base)} others left"
         )
     inner, width = first.shape
+    blocks = 1 + max(int(match[1]) for match in matches.values() if match)
+    if not inner or not width or blocks > len(weights):
+        raise ValueError(
+            f"{path} is no released camera adapter: {len(weights)} weights for {blocks} blocks, the first of shape "
+            f"{tuple(first.shape)}"
+        )
     compression = max(1, width // inner)
     options = {
         "width": width,
-        "num_blocks": 1 + max(int(match[1]) for match in matches.values() if match),
+        "num_blocks": blocks,
         "base_heads": width // HEAD_DIM,
         "compression": compression,
         "orientation": any(".cam_encoder." in name for name in weights),
@@ -83,6 +91,7 @@ def load_released(adapter: CameraAdapter, weights: dict[str, Tensor], path: str 
             f"{path} does not fit a camera adapter of {adapter.config['num_blocks']} blocks: "
             f"{listed('missing', missing)}; {listed('unexpected', unexpected)}; {listed('of another shape', reshaped)}"
         )
+    check_weights(weights, path)
     adapter.load_state_dict(weights)
 
 
@@ -104,6 +113,8 @@ def write_released(adapter: CameraAdapter, path: str | os.PathLike[str]) -> None
 def _read_state(path: Path) -> dict[str, Tensor]:
     if path.suffix == ".safetensors":
         return load_file(path)
+    if zipfile.is_zipfile(path):
+        check_archive(path)
     try:
         state = torch.load(path, map_location="cpu", weights_only=True)
     except OSError:
@@ -111,6 +122,11 @@ def _read_state(path: Path) -> dict[str, Tensor]:
     except Exception as error:
         raise ValueError(f"{path} holds more than weights, or is damaged, and was not loaded: {error}") from None
     state = state.get("state_dict", state) if isinstance(state, dict) else state
-    if not isinstance(state, dict) or not all(isinstance(value, Tensor) for value in state.values()):
+    if not isinstance(state, dict) or not all(
+        isinstance(name, str) and isinstance(value, Tensor) for name, value in state.items()
+    ):
         raise ValueError(f"{path} holds no state dict of named tensors")
+    for name, value in state.items():
+        if value.layout is not torch.strided or value.numel() * value.element_size() > value.untyped_storage().nbytes():
+            raise ValueError(f"{path}: {name} promises {tuple(value.shape)}, more numbers than the file holds")
     return state

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
-from typing import Any
+
+from ucpe.reading import read_json_object
 
 DEFAULTS_FILE = "generation.json"
 """File in a pipeline folder with what differs from Wan's."""
@@ -57,8 +58,8 @@ class Defaults:
         if not path.is_file():
             return otherwise or cls()
         try:
-            values: dict[str, Any] = json.loads(path.read_text())
+            values = read_json_object(path)
             return cls(**{**values, "limits": Limits(**values.get("limits", {}))})
-        except (TypeError, AttributeError, json.JSONDecodeError) as error:
+        except (TypeError, AttributeError) as error:
             known = ", ".join(field.name for field in fields(cls))
             raise ValueError(f"{path}: expected a JSON object with some of {known} ({error})") from None

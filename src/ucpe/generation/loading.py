@@ -36,6 +36,8 @@ def load_model(
         pipe = DiffusionPipeline.from_pretrained(str(folder if model is None else model), **options)
     except OSError as error:
         raise _not_loaded(model, error) from None
+    except Exception as error:
+        raise ValueError(f"{folder}: not a whole pipeline ({type(error).__name__}: {error})") from error
     if not is_progress_bar_enabled():
         pipe.set_progress_bar_config(disable=True)
     family = family_of(pipe)

@@ -14,6 +14,7 @@ from ucpe.lenses.fisheye import Equidistant, KannalaBrandt
 from ucpe.lenses.panoramic import Equirectangular
 from ucpe.lenses.pinhole import BrownConrady, Pinhole
 from ucpe.lenses.unified import EUCM, UCM
+from ucpe.reading import read_lines
 
 
 class Model(NamedTuple):
@@ -108,7 +109,7 @@ Line = tuple[int, Model, int, int, list[float], str]
 
 def _text_cameras(path: Path) -> Iterator[Line]:
     by_name = {model.name: model for model in MODELS}
-    for row, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+    for row, line in enumerate(read_lines(path), 1):
         words = line.split()
         if not words or line.startswith("#"):
             continue

@@ -6,7 +6,6 @@ becomes one Parquet part; those that are no candidates stay there with the reaso
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -17,6 +16,7 @@ from urllib.parse import quote
 import torch
 
 from ucpe.files import file_fingerprint, fingerprint_of
+from ucpe.reading import read_json, read_json_lines
 from ucpe.synthesis.motion.poses import PoseBackend
 from ucpe.synthesis.motion.rows import (
     MOTIONS,
@@ -111,8 +111,8 @@ class CameraBench:
         videos = {path.stem: path for path in sorted(self.folder.rglob("*")) if path.suffix.lower() in VIDEO_SUFFIXES}
         found: dict[str, Entry] = {}
         for file in sorted(self.folder.glob("*.jsonl")):
-            for line, text in enumerate(file.read_text(encoding="utf-8").splitlines(), start=1):
-                if text.strip() and (entry := _labelled(file, line, text)):
+            for where, content in read_json_lines(file):
+                if entry := _labelled(file, where, content):
                     found.setdefault(entry.name, replace(entry, file=videos.get(entry.name)))
         return list(found.values())
 
@@ -326,17 +326,15 @@ def read_up_vectors(path: str | Path) -> dict[str, Sequence[float]]:
     """
     path = Path(path)
     if path.is_dir():
-        texts = [(f"{file}", file.stem, file.read_text(encoding="utf-8")) for file in sorted(path.glob("*.json"))]
+        contents = [(f"{file}", file.stem, read_json(file)) for file in sorted(path.glob("*.json"))]
     else:
-        lines = path.read_text(encoding="utf-8").splitlines()
-        texts = [(f"{path}, line {number}", "", text) for number, text in enumerate(lines, 1) if text.strip()]
+        contents = [(where, "", content) for where, content in read_json_lines(path)]
     found: dict[str, Sequence[float]] = {}
-    for where, name, text in texts:
+    for where, name, content in contents:
         try:
-            content = json.loads(text)
             video = name or _video_name(content)
             found[video] = _up(content)
-        except (json.JSONDecodeError, KeyError, TypeError, ValueError, IndexError, AttributeError):
+        except (KeyError, TypeError, ValueError, IndexError, AttributeError, OverflowError):
             raise ValueError(
                 f"{where}: expected an object with `video` and `up` (3 numbers) or `pitch` and `roll` (degrees)"
             ) from None
@@ -356,15 +354,16 @@ def _up(content: dict[str, Any]) -> Sequence[float]:
     return (rotation_from_angles(*angles).mT @ torch.tensor([0.0, -1.0, 0.0], dtype=torch.float64)).tolist()
 
 
-def _labelled(file: Path, line: int, text: str) -> Entry | None:
+def _labelled(file: Path, where: str, content: Any) -> Entry | None:
     try:
-        content = json.loads(text)
         name = _video_name(content)
-    except (json.JSONDecodeError, KeyError, TypeError, AttributeError) as error:
-        raise ValueError(f"{file}, line {line}: expected an object with the `path` of a video ({error})") from None
+    except (KeyError, TypeError, AttributeError) as error:
+        raise ValueError(f"{where}: expected an object with the `path` of a video ({error})") from None
     if "up" in content or "pitch" in content:
         return None
     labels = [content.get(key) or [] for key in ("labels", "caption")]
+    if not all(isinstance(label, str | list) for label in labels):
+        raise ValueError(f"{where}: expected labels and caption to be texts or lists of them, found {labels}")
     texts = [label for value in labels for label in ([value] if isinstance(value, str) else value)]
     split = next((split for split in ("train", "test") if file.stem.lower().startswith(split)), "")
     return Entry(name, tuple(map(str, texts)), split)  # type: ignore[arg-type]

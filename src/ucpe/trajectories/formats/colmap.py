@@ -12,6 +12,7 @@ import torch
 from ucpe.lenses import Lens, stack_lenses
 from ucpe.lenses.files import read_cameras
 from ucpe.lenses.files.colmap import write_cameras
+from ucpe.reading import read_lines
 from ucpe.trajectories.formats.base import (
     ImageSize,
     Recording,
@@ -123,7 +124,7 @@ def _lens(folder: Path, cameras: Sequence[int]) -> Lens | None:
 
 def _text_images(path: Path) -> list[Image]:
     images = []
-    lines = path.read_text(encoding="utf-8").split("\n")
+    lines = read_lines(path)
     index = 0
     while index < len(lines):
         text, line = lines[index], index + 1
