@@ -187,4 +187,5 @@ def number(value: float) -> str:
 
 def natural_order(name: str) -> list[tuple[int, str]]:
     """Key that sorts frame_10 after frame_9."""
-    return [(int(part), "") if part.isdigit() else (-1, part) for part in re.split(r"(\d+)", str(name))]
+    parts = re.split(r"(\d+)", str(name))
+    return [(len(part.lstrip("0")), part.lstrip("0")) if part.isdigit() else (-1, part) for part in parts]
