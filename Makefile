@@ -3,7 +3,7 @@ VENV := .venv
 RUN := $(VENV)/bin
 INSTALL := $(RUN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: demo chromium test quick lint bench format clean fuzz
+.PHONY: demo chromium test quick lint docs bench fuzz format clean
 
 $(VENV)/.installed: pyproject.toml constraints.txt
 	test -x $(RUN)/python || $(PYTHON) -m venv $(VENV)
@@ -38,8 +38,13 @@ format: $(VENV)/.installed
 fuzz: $(VENV)/.installed
 	$(RUN)/python tests/hostile/fuzz.py $(FUZZ)
 
+docs: $(VENV)/.installed
+	$(RUN)/zensical build --clean
+	@echo "open out/site/index.html"
+
+# The rehearsal at full size takes half an hour and 16 GB: python benchmarks/bench_full_size.py FOLDER
 bench: $(VENV)/.installed
-	for script in benchmarks/bench_*.py; do $(RUN)/python $$script || exit 1; done
+	for script in $(filter-out %/bench_full_size.py, $(wildcard benchmarks/bench_*.py)); do $(RUN)/python $$script || exit 1; done
 
 clean:
 	rm -rf $(VENV) out

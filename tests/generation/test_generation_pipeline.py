@@ -265,3 +265,10 @@ def test_preview_draws_every_video(video, tmp_path):
 def test_words_outside_the_vocabulary_become_unknown():
     tokenizer = desk.make_tokenizer(("a", "tower"))
     assert tokenizer("A zebra, tower!").input_ids == [3, 2, 4, 1]
+
+
+def test_the_record_of_a_video_is_a_camera_file(pipeline, camera, tmp_path):
+    make_video(pipeline, Request(PROMPT, camera, steps=1), tmp_path / "a.mp4")
+    again = Trajectory.load(tmp_path / "a.json")
+    assert torch.equal(again.c2w, camera.c2w) and again.lens == camera.lens and again.fps == camera.fps
+    assert again.up_known is camera.up_known

@@ -26,19 +26,23 @@ VERSION = 1
 
 
 class Native:
-    """A JSON object: `c2w` (frames of 3 x 4 camera-to-world), `fps`, `up_known`, and `lens`, which may be per frame."""
+    """A JSON object: `c2w` (frames of 3 x 4 camera-to-world), `fps`, `up_known`, and `lens`, which may be per frame.
+
+    The record that `ucpe generate` writes beside a video holds such an object, and is read too.
+    """
 
     name = "ucpe"
-    description = "our own .json: poses, frame rate and the lens of every frame"
+    description = "our own .json: poses, frame rate and the lens of every frame; also the record of a generated video"
 
     def recognises(self, path: Path) -> bool:
         """Whether the file is a JSON object that says so."""
         content = peek_json(path)
-        return isinstance(content, dict) and content.get("format") == FORMAT
+        return isinstance(content, dict) and (content.get("format") == FORMAT or _is_record(content))
 
     def read(self, path: Path) -> Recording:
         """Poses, lens and frame rate of a file."""
         content = read_json(path)
+        content = content["request"]["camera"] if _is_record(content) else content
         if not isinstance(content, dict):
             raise ValueError(f"{path}: expected a JSON object with c2w, fps and lens")
         missing = [key for key in ("c2w", "fps", "lens") if key not in content]
@@ -67,6 +71,12 @@ class Native:
         head["lens"] = trajectory.lens.to_dict()
         text = json.dumps(head, indent=1)[:-2] + ',\n "c2w": [\n  ' + ",\n  ".join(poses) + "\n ]\n}\n"
         write_atomically(path, text)
+
+
+def _is_record(content: object) -> bool:
+    """Whether a file's content is the record of a generated video, which knows its camera."""
+    request = content.get("request") if isinstance(content, dict) else None
+    return isinstance(request, dict) and "camera" in request
 
 
 def _lens_from_dict(path: Path, description: dict) -> Lens:
