@@ -23,6 +23,7 @@ from ucpe.trajectories.formats import (
     recognise,
     save_trajectory,
 )
+from ucpe.trajectories.formats.base import ReadOnly
 
 DATA = Path(__file__).resolve().parents[2] / "../shared/data"
 CALIBRATED = Pinhole(fx=600.0, fy=610.0, cx=400.0, cy=245.0, width=832, height=480)
@@ -55,7 +56,7 @@ def shared():
     return DATA
 
 
-@pytest.mark.parametrize("format", FORMATS)
+@pytest.mark.parametrize("format", [name for name, kind in FORMATS.items() if not isinstance(kind, ReadOnly)])
 @pytest.mark.parametrize("frames", [1, 2, 7])
 def test_writing_then_reading_is_the_identity(tmp_path, format, frames):
     original = camera(frames=frames)
@@ -105,7 +106,7 @@ def test_formats_say_what_they_cannot_hold(tmp_path):
     with pytest.raises(ValueError, match="pinhole cameras only"):
         saved(camera(UCM(xfov=180, xi=2.0)), tmp_path, "realestate10k")
     with pytest.raises(ValueError, match="does not tell the format"):
-        camera().save(tmp_path / "x.txt")
+        camera().save(tmp_path / "x.csv")
     with pytest.raises(ValueError, match="no trajectory format 'bvh'"):
         camera().save(tmp_path / "x.bvh", format="bvh")
     assert not list(tmp_path.iterdir())
@@ -337,7 +338,7 @@ BROKEN = {
     "realestate10k, time runs back": (f"http\n{LATER}\n{ROW}\n", "line 3: expected a timestamp later"),
     "realestate10k, infinite": (f"http\n{ROW}\n{LATER[:-1]}inf\n", "line 3: expected finite"),
     "tum, quaternion": (f"# c\n{TUM_ROW}\n0.2 0 0 0 0 0 0 3\n", "line 3: expected a quaternion of length 1"),
-    "tum, time runs back": (f"{TUM_ROW}\n{TUM_ROW}\n", "line 2: expected a time later"),
+    "tum, time runs back": (f"{TUM_ROW}\n{TUM_ROW}\n0{TUM_ROW[3:]}\n", "line 3: expected a time later"),
     "tum, a number missing": (f"{TUM_ROW}\n0.2 0 0 0 0 0 1\n", "line 2: expected 8 numbers .* found 7"),
     "kitti, mirrored": (f"{KITTI_ROW}\n-{KITTI_ROW}\n", "line 2: expected a rotation"),
     "no format": ("1 2 3\n4 5 6\n", "its first lines hold 3 and 3 numbers"),

@@ -81,11 +81,11 @@ class PathOptions:
             raise ValueError(f"--level makes the first camera level, --up {self.up} something else: give one of them")
         return "first" if self.level else self.up
 
-    def load(self, file: Path | str, lens: Lens | None = None) -> Trajectory:
+    def load(self, file: Path | str, lens: Lens | None = None, extrinsics: str | None = None) -> Trajectory:
         """The path of a file in its own unit, upright: a warning says where up is assumed."""
         from ucpe.trajectories import Trajectory
 
-        path = Trajectory.load(file, lens=lens, up=self.asked_up())
+        path = Trajectory.load(file, lens=lens, up=self.asked_up(), extrinsics=extrinsics)
         if path.up_known:
             return path
         warnings.warn(
@@ -161,7 +161,7 @@ class CameraOptions(PathOptions, LensOptions):
     def _loaded(self, file: Path, frames: int, fps: float, stride: int) -> Trajectory:
         if self.move is not None or self._amounts() or self.pitch or self.yaw or self.roll:
             raise ValueError(f"give a move or the path file {file}, not both")
-        path = self.load(file, lens=self.make_lens() if self.lens_given() else None)
+        path = self.load(file, lens=self.make_lens() if self.lens_given() else None, extrinsics=self.lens)
         same_rate = math.isclose(path.fps, fps, rel_tol=1e-4)  # timestamps are rounded
         path = path.resample(len(path), fps) if same_rate else path.resample(fps=fps)
         if len(path) < frames:

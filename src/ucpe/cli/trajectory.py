@@ -65,7 +65,8 @@ class Convert:
     target: Annotated[Path, tyro.conf.Positional]
     """File or folder to write: .json (ours), transforms.json, .npy (PanShot), .npz (ViPE), a folder (COLMAP), .txt."""
     format: str | None = None
-    """ucpe, realestate10k, nerfstudio, colmap, tum, kitti, panshot or vipe; a .txt needs it."""
+    """ucpe, realestate10k, nerfstudio, colmap, tum, kitti, panshot or vipe. [default: by the name; a .txt is
+    realestate10k for a pinhole, else tum]"""
     lens: Annotated[LensOptions, tyro.conf.arg(name="")] = field(default_factory=LensOptions)
     place: Annotated[PathOptions, tyro.conf.arg(name="")] = field(default_factory=PathOptions)
     frames: int | None = None
@@ -100,20 +101,23 @@ def convert(command: Convert) -> None:
     """Read one format, write another."""
     from ucpe.trajectories import Trajectory
 
-    trajectory = Trajectory.load(command.source, lens=_lens(command), up=command.place.asked_up())
+    trajectory = Trajectory.load(
+        command.source, lens=_lens(command), up=command.place.asked_up(), extrinsics=command.lens.lens
+    )
     trajectory = command.place.scaled(_resampled(trajectory, command.frames, command.fps))
     trajectory.save(command.target, format=command.format)
     print(command.target)
 
 
 def _trajectory(command: Show) -> Trajectory:
+    from ucpe.lenses.files import split_camera
     from ucpe.trajectories import DEFAULT_LENS, NAMED_MOVES, Trajectory, is_actions, is_sequence
 
     amounts: dict[str, Any] = {name: getattr(command, name) for name in AMOUNTS if getattr(command, name) is not None}
-    if Path(command.source).exists():
+    if split_camera(command.source)[0].exists():
         if amounts:
             raise ValueError(f"--{next(iter(amounts))} is for a move, and {command.source} is a file")
-        path = command.place.load(command.source, lens=_lens(command))
+        path = command.place.load(command.source, lens=_lens(command), extrinsics=command.lens.lens)
         return command.place.scaled(_resampled(path, command.frames, command.fps))
     if command.place.path_given():
         raise ValueError(f"--up, --level and --scale are for a path file, and {command.source} is a move")

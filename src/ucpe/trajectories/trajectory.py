@@ -318,16 +318,18 @@ class Trajectory(Moves):
         format: str | None = None,
         *,
         up: str | Sequence[float] | None = None,
+        extrinsics: str | Path | None = None,
     ) -> Trajectory:
         """Read a trajectory file of any known format, recognised by its content.
 
         A given lens or frame rate replaces the file's; a file without them gets DEFAULT_LENS and DEFAULT_FPS. `up` is
         the up direction of the file's world ("+z", "0,0,1") or "first" for a level first camera, instead of what the
-        format says; without it, `up_known` tells whether the format says anything.
+        format says; without it, `up_known` tells whether the format says anything. `extrinsics` is a calibration that
+        says how the camera is mounted (EuRoC's sensor.yaml, Kalibr's camchain), for files with poses of a body.
         """
         from ucpe.trajectories.formats import load_trajectory
 
-        return load_trajectory(path, lens=lens, fps=fps, format=format, up=up)
+        return load_trajectory(path, lens=lens, fps=fps, format=format, up=up, extrinsics=extrinsics)
 
     def save(self, path: str | Path, format: str | None = None) -> None:
         """Write a trajectory file; the format follows from the name where that is clear (.json keeps everything)."""

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import torch
+from torch import Tensor
+
 from ucpe.lenses.base import Lens
 from ucpe.lenses.files.basalt import Basalt
 from ucpe.lenses.files.camodocal import Camodocal
@@ -24,6 +27,7 @@ __all__ = [
     "lens_from_dict",
     "lens_from_transforms",
     "lens_to_transforms",
+    "load_extrinsics",
     "load_lens",
     "read_cameras",
     "save_lens",
@@ -82,6 +86,25 @@ def _read(path: Path, camera: str | None, size: tuple[int, int] | None) -> Lens:
                 raise ValueError(str(error) if complete else f"{path}: {error}") from None
     known = "; ".join(format.description for format in FORMATS.values())
     raise ValueError(f"{path}: not a calibration of a known format: {described(data)}. Known are {known}")
+
+
+def load_extrinsics(path: str | Path) -> Tensor | None:
+    """Camera-to-body pose (4, 4) float64 of a calibration that says how its camera is mounted, otherwise None.
+
+    EuRoC's `T_BS`, Kalibr's `T_cam_imu` (inverted) and OpenVINS's `T_imu_cam`; "camchain.yaml:cam0" chooses a camera.
+    """
+    file, camera = split_camera(path)
+    if not file.is_file() or COLMAP.recognises(file):
+        return None
+    data = read_mapping(file)
+    entries = {key: value for key, value in data.items() if isinstance(value, dict) and "intrinsics" in value}
+    entry = data if not entries else entries.get(camera or next(iter(entries)), {})
+    for key, inverse in (("T_BS", False), ("T_imu_cam", False), ("T_cam_imu", True)):
+        if key in entry:
+            values = Section(entry, str(file)).numbers(key, " ".join(f"t{i}" for i in range(16)))
+            pose = torch.tensor(values, dtype=torch.float64).reshape(4, 4)
+            return torch.linalg.inv(pose) if inverse else pose
+    return None
 
 
 def split_camera(path: str | Path) -> tuple[Path, str | None]:

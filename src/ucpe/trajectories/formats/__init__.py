@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 
+from torch import Tensor
+
 from ucpe.lenses import Lens
+from ucpe.lenses.files import load_extrinsics, split_camera
 from ucpe.trajectories.formats.arrays import PanShotArray, ViPE
 from ucpe.trajectories.formats.base import ImageSize, Recording, TrajectoryFormat, first_rows, parse_numbers
+from ucpe.trajectories.formats.camera_path import CameraPath
 from ucpe.trajectories.formats.captioned import (
     CaptionedCamera,
     clip_of_pose_file,
@@ -19,9 +24,12 @@ from ucpe.trajectories.formats.captioned import (
     read_released_list,
 )
 from ucpe.trajectories.formats.colmap import Colmap
+from ucpe.trajectories.formats.euroc import EuRoC
 from ucpe.trajectories.formats.kitti import KITTI
 from ucpe.trajectories.formats.native import Native
-from ucpe.trajectories.formats.realestate10k import RealEstate10K
+from ucpe.trajectories.formats.opensfm import OpenSfM
+from ucpe.trajectories.formats.realestate10k import RealEstate10K, is_pinhole
+from ucpe.trajectories.formats.recammaster import ReCamMaster
 from ucpe.trajectories.formats.transforms import Transforms
 from ucpe.trajectories.formats.tum import TUM
 from ucpe.trajectories.trajectory import DEFAULT_FPS, DEFAULT_LENS, Trajectory
@@ -46,7 +54,20 @@ __all__ = [
 
 FORMATS: dict[str, TrajectoryFormat] = {
     format.name: format
-    for format in (Native(), RealEstate10K(), Transforms(), Colmap(), TUM(), KITTI(), PanShotArray(), ViPE())
+    for format in (
+        Native(),
+        RealEstate10K(),
+        Transforms(),
+        Colmap(),
+        EuRoC(),
+        TUM(),
+        KITTI(),
+        PanShotArray(),
+        ViPE(),
+        CameraPath(),
+        ReCamMaster(),
+        OpenSfM(),
+    )
 }
 """Every format by name."""
 
@@ -60,13 +81,21 @@ def load_trajectory(
     fps: float | None = None,
     format: str | None = None,
     up: str | Sequence[float] | None = None,
+    extrinsics: str | Path | None = None,
 ) -> Trajectory:
     """Read a trajectory; a given lens, frame rate or up replaces the file's (see `Trajectory.load`)."""
-    path = Path(path)
+    path, camera = split_camera(path)
     if not path.exists():
         raise FileNotFoundError(f"no file or folder {path}")
     chosen = _format(format) if format else recognise(path)
-    recording = chosen.read(path)
+    if isinstance(chosen, ReCamMaster):
+        recording = chosen.read(path, camera)
+    elif camera is not None:
+        raise ValueError(f"{path} holds one camera: leave out :{camera}")
+    else:
+        recording = chosen.read(path)
+    if recording.body:
+        recording = recording._replace(c2w=_of_camera(path, recording.c2w, extrinsics))
     rates = (rate for rate in (fps, recording.fps) if rate is not None)
     try:
         trajectory = Trajectory(
@@ -78,6 +107,18 @@ def load_trajectory(
     if direction is None:
         return trajectory if up is None else trajectory.levelled()
     return trajectory.gravity_aligned(direction)
+
+
+def _of_camera(path: Path, body: Tensor, extrinsics: str | Path | None) -> Tensor:
+    """Poses (N, 4, 4) of a camera mounted on a body, or the body's own with a warning."""
+    mounted = None if extrinsics is None else load_extrinsics(extrinsics)
+    if mounted is None:
+        warnings.warn(
+            f"{path} holds poses of a body (its IMU), not of a camera, and they are used as they are: give a camera's "
+            "calibration with its extrinsics, as --lens cam0/sensor.yaml"
+        )
+        return body
+    return body @ mounted
 
 
 def up_direction(up: str | Sequence[float]) -> tuple[float, float, float] | None:
@@ -107,7 +148,7 @@ def save_trajectory(
 ) -> None:
     """Write a trajectory; `size` is the image its intrinsics are for where the lens has none (480 x 832)."""
     path = Path(path)
-    name = format or _format_for(path)
+    name = format or _format_for(path, trajectory)
     _format(name).write(trajectory.to("cpu"), path, size or ImageSize())
 
 
@@ -130,13 +171,18 @@ def _format(name: str) -> TrajectoryFormat:
     return FORMATS[name]
 
 
-def _format_for(path: Path) -> str:
+def _format_for(path: Path, trajectory: Trajectory) -> str:
     if path.name == "transforms.json":
         return "nerfstudio"
     if path.is_dir() or not path.suffix:
         return "colmap"
     if path.suffix.lower() in FORMAT_OF_SUFFIX:
         return FORMAT_OF_SUFFIX[path.suffix.lower()]
+    if path.suffix.lower() == ".txt":
+        if is_pinhole(trajectory.lens):
+            return "realestate10k"
+        warnings.warn(f"{path} is written in TUM's format, which holds no lens: {trajectory.lens} is not kept")
+        return "tum"
     raise ValueError(f"the name {path.name!r} does not tell the format; say format=, one of\n{_known()}")
 
 

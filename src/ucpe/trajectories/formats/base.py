@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import codecs
 import math
 import re
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +18,7 @@ from torch import Tensor
 from ucpe.files import atomic_file
 from ucpe.lenses import Lens
 from ucpe.reading import MAX_LINE, read_json, read_lines
-from ucpe.trajectories.rotations import pose_matrix
+from ucpe.trajectories.rotations import nearest_rotation, pose_matrix
 from ucpe.trajectories.trajectory import ROTATION_TOLERANCE, Trajectory
 
 OUR_UP = (0.0, -1.0, 0.0)
@@ -24,6 +26,16 @@ OUR_UP = (0.0, -1.0, 0.0)
 
 Z_UP = (0.0, 0.0, 1.0)
 """Up in the worlds of Blender, nerfstudio, EuRoC and others."""
+
+
+SQUARE = 0.02
+"""How far the axes of a scaled rotation may be from right angles (cosine)."""
+
+LONGEST_AXIS = 0.1
+"""How far the axes of a scaled rotation may be from unit length."""
+
+LONGEST_STEP = 10.0
+"""Seconds between two poses beyond which times are taken to be in a smaller unit."""
 
 
 class Recording(NamedTuple):
@@ -34,6 +46,8 @@ class Recording(NamedTuple):
     fps: float | None = None
     up: tuple[float, float, float] | None = None
     """Direction of up in the file's world; None where the format does not say."""
+    body: bool = False
+    """Whether the poses are those of a vehicle or sensor rig, to which a camera is mounted."""
 
 
 @dataclass(frozen=True)
@@ -63,6 +77,16 @@ class TrajectoryFormat(Protocol):
         """Write a file that `read` returns unchanged."""
 
 
+class ReadOnly:
+    """A format that is read and not written."""
+
+    name: str
+
+    def write(self, trajectory: Trajectory, path: Path, size: ImageSize) -> None:
+        """Refuse."""
+        raise ValueError(f"{self.name} files are read, not written: save the path as .json, or in another format")
+
+
 class Row(NamedTuple):
     """The numbers of one line of a text file."""
 
@@ -90,14 +114,14 @@ def read_rows(path: Path, columns: int, expected: str, skip_title: bool = False)
     return rows
 
 
-def first_rows(path: Path, count: int = 1) -> list[str]:
+def first_rows(path: Path, count: int = 1, comments: bool = False) -> list[str]:
     """The first lines of a text file that are neither blank nor comments; none if it is not text."""
     found: list[str] = []
     try:
-        with path.open(encoding="utf-8") as file:
+        with path.open(encoding=_encoding(path)) as file:
             while text := file.readline(MAX_LINE.allowed + 1):
                 MAX_LINE.check(len(text), path)
-                if text.strip() and not text.lstrip().startswith("#"):
+                if text.strip() and (comments or not text.lstrip().startswith("#")):
                     found.append(text)
                 if len(found) == count:
                     break
@@ -106,10 +130,15 @@ def first_rows(path: Path, count: int = 1) -> list[str]:
     return found
 
 
+def _encoding(path: Path) -> str:
+    with path.open("rb") as file:
+        return "utf-16" if file.read(2) in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE) else "utf-8-sig"
+
+
 def parse_numbers(text: str) -> list[float] | None:
-    """The whitespace-separated numbers of a line, None if anything else is there."""
+    """The numbers of a line, between spaces or commas, None if anything else is there."""
     try:
-        return [float(word) for word in text.split()]
+        return [float(word) for word in text.replace(",", " ").split()]
     except ValueError:
         return None
 
@@ -120,7 +149,7 @@ def poses_of_rows(
     matrices: Tensor,  # (N, 3, 4)
 ) -> Tensor:
     """Poses (N, 4, 4) of 3 x 4 matrices that were read from rows of a file, checked to be rigid."""
-    rotation = matrices[:, :, :3]
+    rotation = unscaled(path, matrices[:, :, :3])
     off = (rotation.mT @ rotation - torch.eye(3, dtype=rotation.dtype)).abs().amax((-2, -1))
     bad = (off > ROTATION_TOLERANCE) | (torch.linalg.det(rotation) < 0)
     if bad.any():
@@ -138,7 +167,75 @@ def poses_of_array(path: Path, array: Any) -> Tensor:
             f"{array.shape}"
         )
     poses = torch.from_numpy(array.astype(np.float64))
-    return pose_matrix(poses[:, :3, :3], poses[:, :3, 3])
+    return pose_matrix(unscaled(path, poses[:, :3, :3]), poses[:, :3, 3])
+
+
+def unscaled(
+    path: Path,
+    rotation: Tensor,  # (N, 3, 3)
+) -> Tensor:
+    """Rotations (N, 3, 3) whose axes are up to 10 % too long or short at unit length, with a warning; others as is."""
+    lengths = rotation.norm(dim=-2, keepdim=True)
+    straight = rotation / lengths.clamp(min=1e-12)
+    identity = torch.eye(3, dtype=rotation.dtype)
+    off = (rotation.mT @ rotation - identity).abs().amax((-2, -1))
+    square = (straight.mT @ straight - identity).abs().amax((-2, -1)) < SQUARE
+    scaled = (off > ROTATION_TOLERANCE) & square & ((lengths - 1).abs() < LONGEST_AXIS).all(-1).all(-1)
+    scaled &= torch.linalg.det(rotation) > 0
+    if not scaled.any():
+        return rotation
+    frame = int(scaled.nonzero()[0])
+    warnings.warn(
+        f"{path}: the rotations of {int(scaled.sum())} poses are scaled (pose {frame + 1} by "
+        f"{float(lengths[frame].mean()):.4g}) and were made rotations"
+    )
+    return torch.where(scaled[:, None, None], nearest_rotation(straight), rotation)
+
+
+def seconds_of(
+    path: Path,
+    stamps: Tensor,  # (N,)
+) -> Tensor | None:
+    """Seconds (N,) of a file's timestamps in seconds, milli-, micro- or nanoseconds; None where they count frames.
+
+    A unit other than seconds, and numbers that only count frames, are said in a warning.
+    """
+    if len(stamps) < 2:
+        return stamps - stamps
+    steps = torch.diff(stamps)
+    if bool((steps == 1).all()) and float(stamps[0]) in (0.0, 1.0):
+        warnings.warn(f"{path}: its times count frames (0, 1, 2, ...), so its frame rate is not known")
+        return None
+    step = float(steps[steps > 0].median()) if bool((steps > 0).any()) else 0.0
+    last = abs(float(stamps[-1]))
+    epochs = ((1e8, 1.0, ""), (1e11, 1e-3, "milli"), (1e14, 1e-6, "micro"), (1e17, 1e-9, "nano"))
+    if last >= 1e8 and step * next(unit for low, unit, _ in reversed(epochs) if last >= low) < LONGEST_STEP:
+        unit, name = next((unit, name) for low, unit, name in reversed(epochs) if last >= low)
+    else:
+        units = ((1.0, ""), (1e-3, "milli"), (1e-6, "micro"), (1e-9, "nano"))
+        unit, name = next(((unit, name) for unit, name in units if step * unit <= LONGEST_STEP), (1.0, ""))
+    if name:
+        warnings.warn(f"{path}: its times are taken as {name}seconds")
+    return (stamps - stamps[0]) * unit
+
+
+def without_repeats(
+    path: Path,
+    seconds: Tensor,  # (N,)
+    rows: Sequence[Row],
+) -> Tensor:
+    """Which rows (N,) to keep of those with the same time: the first, with a warning; a time that runs back raises."""
+    steps = torch.diff(seconds)
+    backwards = (steps < 0).nonzero()
+    if len(backwards):
+        raise ValueError(f"{path}, line {rows[int(backwards[0]) + 1].line}: expected a time later than before")
+    keep = torch.cat([torch.ones(1, dtype=torch.bool), steps > 0])
+    if not keep.all():
+        line = rows[int((~keep).nonzero()[0])].line
+        warnings.warn(
+            f"{path}: {int((~keep).sum())} poses repeat the time before (line {line} first) and were left out"
+        )
+    return keep
 
 
 def frame_rate_of_json(path: Path, value: Any) -> float:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TypeGuard
 
 import torch
 
@@ -33,7 +34,8 @@ class RealEstate10K:
 
     Converted from world-to-camera with the same axes, by inversion (rotations, printed with nine digits, are made
     exactly orthonormal), and from intrinsics fx fy cx cy as fractions of the image's width and height to a pinhole
-    calibrated in pixels (one for all frames if they agree).
+    calibrated in pixels (one for all frames if they agree). CameraCtrl's and VideoX-Fun's files, whose first number
+    counts frames or is always 0, hold no frame rate.
     """
 
     name = "realestate10k"
@@ -49,13 +51,16 @@ class RealEstate10K:
         rows = read_rows(path, COLUMNS, expected, skip_title=True)
         values = torch.tensor([row.numbers for row in rows], dtype=torch.float64)
         seconds = values[:, 0] / 1e6
-        backwards = (torch.diff(seconds) <= 0).nonzero()
-        if len(backwards):
+        steps = torch.diff(values[:, 0])
+        counted = len(rows) > 1 and bool((steps == steps[0]).all()) and float(steps[0]) in (0.0, 1.0)
+        backwards = (steps <= 0).nonzero()
+        if len(backwards) and not counted:
             row = rows[int(backwards[0]) + 1]
             raise ValueError(f"{path}, line {row.line}: expected a timestamp later than the line before")
         w2c = poses_of_rows(path, rows, values[:, 7:].reshape(-1, 3, 4))
         w2c[:, :3, :3] = rotation_from_quaternion(quaternion_from_rotation(w2c[:, :3, :3]))
-        return Recording(invert_pose(w2c), _pinhole(path, rows, values[:, 1:5]), frame_rate(seconds))
+        rate = None if counted else frame_rate(seconds)
+        return Recording(invert_pose(w2c), _pinhole(path, rows, values[:, 1:5]), rate)
 
     def write(self, trajectory: Trajectory, path: Path, size: ImageSize) -> None:
         """Write pinhole cameras; any other lens raises."""
@@ -82,8 +87,13 @@ def _pinhole(path: Path, rows: list[Row], intrinsics: torch.Tensor) -> Pinhole:
     return Pinhole(fx=fx * width, fy=fy * HEIGHT, cx=cx * width, cy=cy * HEIGHT, width=width, height=HEIGHT)
 
 
+def is_pinhole(lens: Lens) -> TypeGuard[PlanarLens]:
+    """Whether a lens is a pinhole, which these files hold."""
+    return isinstance(lens, Pinhole) or (isinstance(lens, UCM) and not lens.parameters["xi"].any())
+
+
 def _as_pinhole(lens: Lens) -> PlanarLens:
-    if isinstance(lens, Pinhole) or (isinstance(lens, UCM) and not lens.parameters["xi"].any()):
+    if is_pinhole(lens):
         return lens
     raise ValueError(
         f"RealEstate10K files hold pinhole cameras only, got {lens}: use with_lens(lens.fit(Pinhole).lens) or another "

@@ -63,7 +63,8 @@ class Transforms:
         if lens is not None and lens.batch_shape:
             lens = lens[torch.tensor(order)]
         fps = content.get("fps")
-        return Recording(c2w, lens, None if fps is None else frame_rate_of_json(path, fps), Z_UP)
+        up = None if "applied_transform" in content else Z_UP  # turned COLMAP worlds, whose up nobody knows
+        return Recording(c2w, lens, None if fps is None else frame_rate_of_json(path, fps), up)
 
     def write(self, trajectory: Trajectory, path: Path, size: ImageSize) -> None:
         """Write poses, lens and frame rate; image names are frame_00000.png and so on."""

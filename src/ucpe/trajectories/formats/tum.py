@@ -16,6 +16,8 @@ from ucpe.trajectories.formats.base import (
     number,
     parse_numbers,
     read_rows,
+    seconds_of,
+    without_repeats,
     write_atomically,
 )
 from ucpe.trajectories.interpolation import interpolate_poses
@@ -29,7 +31,10 @@ UNEVENNESS = 0.1
 class TUM:
     """One line a frame: seconds, position, quaternion x y z w, camera-to-world with the same axes; `#` comments.
 
-    Unevenly spaced times (keyframes, lost frames) are resampled evenly at their median rate, with a warning.
+    Spaces or commas; times in seconds, or in milli-, micro- or nanoseconds with a warning. Poses that repeat a time
+    are left out with a warning. Which way is up is not known: TUM's own files have z up, those of SLAM systems the
+    first camera's. Unevenly spaced times (keyframes, lost frames) are resampled evenly at their median rate, with a
+    warning.
     """
 
     name = "tum"
@@ -37,22 +42,21 @@ class TUM:
 
     def recognises(self, path: Path) -> bool:
         """Whether the first line holds 8 numbers."""
-        return any(len(parse_numbers(row) or []) == 8 for row in first_rows(path))
+        return any(len(parse_numbers(row) or []) == 8 for row in first_rows(path, 2))
 
     def read(self, path: Path) -> Recording:
         """Poses and frame rate of a file."""
-        rows = read_rows(path, 8, "8 numbers (seconds, tx, ty, tz, qx, qy, qz, qw)")
+        rows = read_rows(path, 8, "8 numbers (seconds, tx, ty, tz, qx, qy, qz, qw)", skip_title=True)
         values = torch.tensor([row.numbers for row in rows], dtype=torch.float64)
         seconds, positions, quaternions = values[:, 0], values[:, 1:4], values[:, [7, 4, 5, 6]]
         bad = (quaternions.norm(dim=-1) - 1).abs() > 0.01
         if bad.any():
             line = rows[int(bad.nonzero()[0])].line
             raise ValueError(f"{path}, line {line}: expected a quaternion of length 1 in the last four numbers")
-        backwards = (torch.diff(seconds) <= 0).nonzero()
-        if len(backwards):
-            raise ValueError(f"{path}, line {rows[int(backwards[0]) + 1].line}: expected a time later than before")
-        c2w = pose_matrix(rotation_from_quaternion(quaternions), positions)
-        return _evenly(path, c2w, seconds)
+        keep = without_repeats(path, seconds, rows)
+        c2w = pose_matrix(rotation_from_quaternion(quaternions), positions)[keep]
+        times = seconds_of(path, seconds[keep])
+        return Recording(c2w) if times is None else evenly(path, c2w, times)
 
     def write(self, trajectory: Trajectory, path: Path, size: ImageSize) -> None:
         """Write poses and times; the lens is not kept."""
@@ -64,7 +68,8 @@ class TUM:
         write_atomically(path, "\n".join(lines) + "\n")
 
 
-def _evenly(path: Path, c2w: torch.Tensor, seconds: torch.Tensor) -> Recording:
+def evenly(path: Path, c2w: torch.Tensor, seconds: torch.Tensor) -> Recording:
+    """Poses at even times: as they are, or resampled at their median rate with a warning."""
     if len(seconds) < 3:
         return Recording(c2w, None, frame_rate(seconds))
     even = torch.linspace(0, 1, len(seconds), dtype=seconds.dtype) * (seconds[-1] - seconds[0]) + seconds[0]
