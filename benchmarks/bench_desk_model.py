@@ -147,7 +147,8 @@ def compare_words(pipe: CameraPipeline, clips: DeskClips, count: int) -> None:
 @torch.no_grad()
 def measure_autoencoder(pipe: CameraPipeline, clips: DeskClips, count: int) -> None:
     """What the desk estimators say of true videos, before and after the autoencoder."""
-    from ucpe.evaluation.estimators.desk import WEIGHTS, floors_of, load_weights
+    from ucpe.evaluation.estimators.desk import WEIGHTS, load_weights
+    from ucpe.evaluation.estimators.desk_training import floors_of
     from ucpe.training.encoded import to_model_range
     from ucpe.training.whole_clips import decode_whole, encode_whole
 

@@ -1,4 +1,6 @@
 import json
+import subprocess
+import sys
 from functools import cache
 
 import cv2
@@ -7,7 +9,7 @@ import pytest
 import torch
 
 from ucpe.evaluation.camera_metrics import calibration_errors, commanded_calibration
-from ucpe.evaluation.estimators import desk
+from ucpe.evaluation.estimators import desk, desk_training
 from ucpe.evaluation.estimators.base import Clip, EstimationFailure
 from ucpe.evaluation.estimators.desk_model import HEIGHT, WIDTH, best_rotation, ray_motion, robust_rotation
 from ucpe.evaluation.protocols import PROTOCOLS
@@ -245,9 +247,9 @@ def test_a_turn_is_seen_behind_grain_that_stays_on_the_screen():
 def test_training_runs_stops_and_continues(tmp_path, monkeypatch):
     monkeypatch.setattr(desk_clips, "CLIPS_PER_SHARD", 3)
     steps = {f"{name}_steps": 2 for name in ("calibrator", "flow", "matcher", "matching")}
-    settings = desk.DeskTraining(shards=1, batch=4, matcher_batch=4, **steps)
+    settings = desk_training.DeskTraining(shards=1, batch=4, matcher_batch=4, **steps)
     lines: list[str] = []
-    path = desk.train(tmp_path / "clips", tmp_path / "out", settings, log=lines.append)
+    path = desk_training.train(tmp_path / "clips", tmp_path / "out", settings, log=lines.append)
     calibrator, motion, metadata = desk.load_weights(path)
     assert metadata["training"]["calibrator_steps"] == 2
     assert json.loads(lines[-1]) == metadata["floors"]
@@ -255,8 +257,15 @@ def test_training_runs_stops_and_continues(tmp_path, monkeypatch):
     lines.clear()
     path.unlink()
     desk.load_weights.cache_clear()
-    assert desk.train(tmp_path / "clips", tmp_path / "out", settings, log=lines.append).read_bytes() == before
+    assert desk_training.train(tmp_path / "clips", tmp_path / "out", settings, log=lines.append).read_bytes() == before
     assert not any("step" in line for line in lines)
     assert sum(p.numel() for p in calibrator.parameters()) + sum(p.numel() for p in motion.parameters()) < 1_000_000
     with pytest.raises(ValueError, match="no desk estimator weights"):
         desk.load_weights(tmp_path / "nowhere.safetensors")
+
+
+def test_measuring_loads_neither_training_nor_diffusers():
+    code = "import sys, ucpe.evaluation.estimators.desk as d; d.DeskMotionEstimator(); print(*sys.modules)"
+    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+    heavy = [name for name in loaded if name.startswith(("diffusers", "ucpe.training", "ucpe.generation"))]
+    assert not heavy and "ucpe.evaluation.estimators.desk_training" not in loaded

@@ -4,7 +4,6 @@ import socket
 import numpy as np
 import pytest
 import torch
-from diffusers import DiffusionPipeline
 
 from ucpe.evaluation.estimators.base import Clip
 from ucpe.evaluation.estimators.desk import DeskMotionEstimator
@@ -38,10 +37,11 @@ def test_the_desk_model_is_small_and_says_what_it_is(pipe):
 def test_the_desk_base_has_the_latents_of_the_desk_model_and_no_adapter():
     folder = find_folder("desk-base")
     assert folder == desk.BASE_WEIGHTS and not (folder / "camera_adapter").exists()
-    for name in ("vae", "tokenizer", "scheduler"):
+    assert not (folder / "vae").exists() and desk.part_folder(folder, "vae") == desk.WEIGHTS / "vae"
+    for name in ("tokenizer", "scheduler"):
         for path in (desk.WEIGHTS / name).iterdir():
             assert (folder / name / path.name).read_bytes() == path.read_bytes()
-    base = DiffusionPipeline.from_pretrained(folder)
+    base = CameraPipeline.from_pretrained(folder, desk.WEIGHTS / "camera_adapter").pipe
     ours = CameraPipeline.from_pretrained().transformer.state_dict()
     weights = base.transformer.state_dict()
     assert weights.keys() <= ours.keys() and any(not torch.equal(weights[name], ours[name]) for name in weights)

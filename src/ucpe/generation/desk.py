@@ -13,11 +13,15 @@ WEIGHTS = Path(__file__).parent / "desk_weights"
 """The bundled pipeline folder with its adapter."""
 
 BASE_WEIGHTS = Path(__file__).parent / "desk_base_weights"
-"""The bundled pipeline folder of the desk base, which never saw a camera."""
+"""The bundled pipeline folder of the desk base, which never saw a camera; it shares the desk model's autoencoder."""
 
-FRAMES, HEIGHT, WIDTH, FPS = 17, 64, 112, 8
 TEXT_TOKENS = 40
 """Prompt length in tokens; captions of worlds fit."""
+
+
+def part_folder(pipeline: Path, name: str) -> Path:
+    """Folder of a part of a pipeline."""
+    return (WEIGHTS if name == "vae" and pipeline == BASE_WEIGHTS else pipeline) / name
 
 
 def transformer_config() -> dict[str, Any]:

@@ -14,6 +14,7 @@ from safetensors import safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
+from ucpe.desk import FPS, FRAMES, HEIGHT, WIDTH
 from ucpe.files import atomic_file
 from ucpe.lenses import FAMILIES, UCM
 from ucpe.trajectories.rotations import rotation_from_angles
@@ -21,7 +22,6 @@ from ucpe.trajectories.rotations import rotation_from_angles
 if TYPE_CHECKING:
     from ucpe.synthesis.worlds.world import Style
 
-FRAMES, HEIGHT, WIDTH, FPS = 17, 64, 112, 8.0
 CLIPS_PER_SHARD = 256
 VALIDATION_SEED = 10_000_000
 """Worlds from this seed on are never trained on."""

@@ -164,7 +164,7 @@ class BaseModel:
                 raise ValueError(f"no autoencoder in {path}: expected its config.json and weights there")
             return path
         assert self.folder is not None
-        path = self.folder / (self.recipe.expert or name if name == "transformer" else name)
+        path = desk.part_folder(self.folder, self.recipe.expert or name if name == "transformer" else name)
         if not path.is_dir():
             raise OSError(f"{self.folder} has no {name}: {_how_to_download(self.recipe.model)}")
         return path

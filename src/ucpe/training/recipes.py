@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
+from ucpe import desk as desk_size
 from ucpe.training.objective import FlowMatching
 
 WAN = "Wan-AI/Wan2.1-T2V-1.3B-Diffusers"
@@ -199,10 +200,10 @@ def desk(recipe: Recipe) -> Recipe:
         loss_outside=True,
         text_tokens=40,
         cache_text=False,
-        frames=17,
-        height=64,
-        width=112,
-        fps=8.0,
+        frames=desk_size.FRAMES,
+        height=desk_size.HEIGHT,
+        width=desk_size.WIDTH,
+        fps=desk_size.FPS,
         workers=0,
         checkpoint_every=200,
         validate_every=200,

@@ -1,7 +1,7 @@
 """The bundled desk calibrator and desk motion estimator: small networks trained on procedural worlds.
 
 They are for videos of the desk model (64 x 112 pictures of worlds) and for tests, and say so: on any other footage
-their numbers mean nothing. Train them again with `ucpe.evaluation.estimators.desk.train(clips, output)`.
+their numbers mean nothing. Train them again with `ucpe.evaluation.estimators.desk_training.train(clips, output)`.
 """
 
 from __future__ import annotations
@@ -15,10 +15,8 @@ from typing import Any
 import numpy as np
 import torch
 from safetensors import safe_open
-from safetensors.torch import save_file
 from torch import Tensor, nn
 
-from ucpe.evaluation.camera_metrics import calibration_errors, commanded_calibration
 from ucpe.evaluation.estimators.base import (
     Calibration,
     Clip,
@@ -29,12 +27,7 @@ from ucpe.evaluation.estimators.base import (
     measured_floor,
 )
 from ucpe.evaluation.estimators.desk_model import HEIGHT, WIDTH, DeskCalibrator, DeskMotion, pictures_of
-from ucpe.evaluation.estimators.desk_training import DeskTraining, train
-from ucpe.evaluation.protocols import PROTOCOLS
-from ucpe.files import atomic_file
 from ucpe.lenses import UCM, Lens
-from ucpe.synthesis.desk_clips import FPS, DeskClips
-from ucpe.trajectories import Trajectory
 from ucpe.trajectories.rotations import pose_matrix, rotation_angle, slerp
 
 WEIGHTS = Path(__file__).parent / "desk_estimators.safetensors"
@@ -202,41 +195,13 @@ def _turn_between(first: Tensor, second: Tensor) -> float:
     return float(rotation_angle(first[:3, :3].mT @ second[:3, :3]))
 
 
-def floors_of(calibrator: nn.Module, motion: nn.Module, clips: DeskClips) -> dict[str, dict[str, float]]:
-    """Mean errors of both networks over clips with known cameras, by the metrics of the `robust` protocol."""
-    protocol = PROTOCOLS["robust"]
-    calibration: list[dict[str, float]] = []
-    pose: list[dict[str, float]] = []
-    for index in range(len(clips.video)):
-        frames = clips.video[index].numpy()
-        camera = Trajectory(clips.c2w[index].double(), clips.lens(index), FPS)
-        wanted = commanded_calibration(camera, "ucm", HEIGHT, WIDTH)
-        calibration.append(calibration_errors(calibrate(calibrator, frames), wanted))  # type: ignore[arg-type]
-        estimated = track(motion, frames, camera.lens)  # type: ignore[arg-type]
-        pose.append(protocol.evaluate(camera.c2w, estimated, near_depth=1.0, metric=True))
-    return {"calibration": _means(calibration), "pose": _means(pose)}
-
-
-def save_weights(
-    path: Path, calibrator: nn.Module, motion: nn.Module, floors: dict[str, Any], training: dict[str, Any]
-) -> Path:
-    """Write both networks in half precision with their floors and training settings."""
-    networks = {"calibrator": calibrator, "motion": motion}
-    tensors = {
-        f"{name}.{key}": value.half().contiguous()
-        for name, network in networks.items()
-        for key, value in network.state_dict().items()
-    }
-    with atomic_file(path) as temporary:
-        save_file(tensors, temporary, {"ucpe": json.dumps({"floors": floors, "training": training})})
-    return path
-
-
 @cache
 def load_weights(path: Path) -> tuple[DeskCalibrator, DeskMotion, dict[str, Any]]:
     """Both networks, and their floors and training settings."""
     if not path.exists():
-        raise ValueError(f"no desk estimator weights at {path}; train them with ucpe.evaluation.estimators.desk.train")
+        raise ValueError(
+            f"no desk estimator weights at {path}; train them with ucpe.evaluation.estimators.desk_training.train"
+        )
     networks: dict[str, nn.Module] = {"calibrator": DeskCalibrator(), "motion": DeskMotion()}
     with safe_open(path, "pt") as file:
         metadata = json.loads((file.metadata() or {})["ucpe"])
@@ -248,21 +213,11 @@ def load_weights(path: Path) -> tuple[DeskCalibrator, DeskMotion, dict[str, Any]
     return networks["calibrator"], networks["motion"], metadata  # type: ignore[return-value]
 
 
-def _means(rows: list[dict[str, float]]) -> dict[str, float]:
-    names = sorted({name for row in rows for name in row})
-    values = {name: [row[name] for row in rows if name in row and np.isfinite(row[name])] for name in names}
-    return {name: round(float(np.mean(value)), 4) for name, value in values.items() if value}
-
-
 __all__ = [
     "WEIGHTS",
     "DeskCalibrationEstimator",
     "DeskMotionEstimator",
-    "DeskTraining",
     "calibrate",
-    "floors_of",
     "load_weights",
-    "save_weights",
     "track",
-    "train",
 ]

@@ -9,12 +9,10 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from ucpe.desk import HEIGHT, WIDTH
 from ucpe.lenses import Lens
 from ucpe.lenses.base import pixel_grid
 from ucpe.trajectories.rotations import rotation_exp
-
-HEIGHT, WIDTH = 64, 112
-"""Frame size that the networks take."""
 
 XFOV_CENTRE, XFOV_SPREAD, XI_SPREAD = 140.0, 35.0, 0.8
 """Offsets and units (degrees, xi) in which the field of view and distortion are regressed."""

@@ -15,6 +15,9 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
+from ucpe.desk import FPS
+from ucpe.evaluation.camera_metrics import calibration_errors, commanded_calibration
+from ucpe.evaluation.estimators.desk import calibrate, load_weights, track
 from ucpe.evaluation.estimators.desk_model import (
     CORRECTION_UNIT,
     HEIGHT,
@@ -30,10 +33,12 @@ from ucpe.evaluation.estimators.desk_model import (
     cell_rays,
     ray_motion,
 )
+from ucpe.evaluation.protocols import PROTOCOLS
 from ucpe.files import atomic_file, file_fingerprint, fingerprint_of
 from ucpe.generation import desk
 from ucpe.lenses import UCM
 from ucpe.synthesis.desk_clips import VALIDATION_SEED, DeskClips, load_shard, render_shard
+from ucpe.trajectories import Trajectory
 from ucpe.trajectories.rotations import rotation_log
 
 SAME_CELL = 0.995
@@ -77,8 +82,6 @@ def train(
     `clips` holds `train/` and `val/`; shards missing there are rendered first. Starts from the weights in `initial`, if
     given; a network with no steps stays as it is there. A killed run continues where it was.
     """
-    from ucpe.evaluation.estimators.desk import floors_of, load_weights, save_weights
-
     settings, clips, output = settings or DeskTraining(), Path(clips), Path(output)
     output.mkdir(parents=True, exist_ok=True)
     shards = [render_shard(shard, 0, clips / "train") for shard in range(settings.shards)]
@@ -316,3 +319,39 @@ def _robust(difference: Tensor, width: float) -> Tensor:
 
 
 __all__ = ["DeskTraining", "calibration_loss", "matching_loss", "motion_loss", "through_autoencoder", "train"]
+
+
+def floors_of(calibrator: nn.Module, motion: nn.Module, clips: DeskClips) -> dict[str, dict[str, float]]:
+    """Mean errors of both networks over clips with known cameras, by the metrics of the `robust` protocol."""
+    protocol = PROTOCOLS["robust"]
+    calibration: list[dict[str, float]] = []
+    pose: list[dict[str, float]] = []
+    for index in range(len(clips.video)):
+        frames = clips.video[index].numpy()
+        camera = Trajectory(clips.c2w[index].double(), clips.lens(index), FPS)
+        wanted = commanded_calibration(camera, "ucm", HEIGHT, WIDTH)
+        calibration.append(calibration_errors(calibrate(calibrator, frames), wanted))  # type: ignore[arg-type]
+        estimated = track(motion, frames, camera.lens)  # type: ignore[arg-type]
+        pose.append(protocol.evaluate(camera.c2w, estimated, near_depth=1.0, metric=True))
+    return {"calibration": _means(calibration), "pose": _means(pose)}
+
+
+def save_weights(
+    path: Path, calibrator: nn.Module, motion: nn.Module, floors: dict[str, Any], training: dict[str, Any]
+) -> Path:
+    """Write both networks in half precision with their floors and training settings."""
+    networks = {"calibrator": calibrator, "motion": motion}
+    tensors = {
+        f"{name}.{key}": value.half().contiguous()
+        for name, network in networks.items()
+        for key, value in network.state_dict().items()
+    }
+    with atomic_file(path) as temporary:
+        save_file(tensors, temporary, {"ucpe": json.dumps({"floors": floors, "training": training})})
+    return path
+
+
+def _means(rows: list[dict[str, float]]) -> dict[str, float]:
+    names = sorted({name for row in rows for name in row})
+    values = {name: [row[name] for row in rows if name in row and np.isfinite(row[name])] for name in names}
+    return {name: round(float(np.mean(value)), 4) for name, value in values.items() if value}
