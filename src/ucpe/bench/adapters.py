@@ -34,6 +34,7 @@ from ucpe.bench.adapter_results import assemble, draw, markdown
 from ucpe.bench.encodings import processor
 from ucpe.bench.generated_videos import MODES, PROTOCOL, video_path
 from ucpe.bench.runs import Budget, Record, RunFolder, render_all, run_all
+from ucpe.desk import FRAMES, HEIGHT, WIDTH
 from ucpe.files import atomic_file, file_fingerprint, fingerprint_of
 from ucpe.generation import CameraPipeline, desk
 from ucpe.generation.loading import ADAPTER_FOLDER, load_quietly
@@ -484,7 +485,7 @@ def _truth(benchmark: Benchmark, folders: Folders) -> list[np.ndarray]:
     if _count(folders.test_clips) < benchmark.videos:
         return []
     clips = DeskClipFiles(folders.test_clips)
-    size = (desk.FRAMES, desk.HEIGHT, desk.WIDTH)
+    size = (FRAMES, HEIGHT, WIDTH)
     return [clips.video(index, *size)[-1].numpy() for index in range(min(PICTURES, benchmark.videos))]
 
 
