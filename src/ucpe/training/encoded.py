@@ -214,7 +214,9 @@ def encode_video(vae: Any, video: Tensor) -> Tensor:
     """Normalised latents (B, C, F, h, w) of videos (B, 3, N, H, W) in [-1, 1]."""
     latents = vae.encode(video.to(vae.dtype)).latent_dist.mode().float()
     mean, spread = (
-        torch.as_tensor(vae.config.get(name, getattr(vae, name, None)), device=latents.device).reshape(1, -1, 1, 1, 1)
+        torch.as_tensor(vae.config[name] if name in vae.config else getattr(vae, name))
+        .to(latents)
+        .reshape(1, -1, 1, 1, 1)
         for name in ("latents_mean", "latents_std")
     )
     return (latents - mean) * vae.config.get("scaling_factor", 1.0) / spread
