@@ -216,4 +216,4 @@ def test_the_card_lists_the_words():
     assert facts.vocabulary is not None
     listed = set(re.findall(r"[a-z]+", card[card.index("## Words") :]))
     assert set(facts.vocabulary.words) <= listed
-    assert facts.defaults.limits.travel == 1.2
+    assert facts.defaults.limits == desk.LIMITS

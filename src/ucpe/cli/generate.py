@@ -202,9 +202,10 @@ def generate(videos: list[tuple[Request, Path]], preview: bool) -> None:
                 started = time.monotonic()
                 written = make_video(pipe, request, path, preview=preview, on_step=partial(show, "denoising steps"))
                 done += 1
+                peak = peak_memory(first.setup.device or "cpu") / 1e9
                 print(
                     f"{len(request.camera)} frames of {request.height} x {request.width} in "
-                    f"{time.monotonic() - started:.1f} s, peak memory {peak_memory(pipe.device.type) / 1e9:.1f} GB: "
+                    f"{time.monotonic() - started:.1f} s, peak memory {peak:.1f} GB: "
                     f"{', '.join(map(str, written.values()))}",
                     flush=True,
                 )

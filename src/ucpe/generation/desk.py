@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ucpe.generation.defaults import Limits
+
 if TYPE_CHECKING:
     from diffusers import WanTransformer3DModel
     from transformers import PreTrainedTokenizerFast, UMT5EncoderModel
@@ -17,6 +19,9 @@ BASE_WEIGHTS = Path(__file__).parent / "desk_base_weights"
 
 TEXT_TOKENS = 40
 """Prompt length in tokens; captions of worlds fit."""
+
+LIMITS = Limits(pitch=30.0, roll=25.0, turn=60.0, travel=1.2, min_xfov=90.0, max_xfov=200.0)
+"""Cameras of the clips that it is trained on (`ucpe.synthesis.desk_clips.CameraRanges`)."""
 
 
 def part_folder(pipeline: Path, name: str) -> Path:

@@ -88,7 +88,8 @@ def wan_pipeline(recipe: Recipe, model: BaseModel, denoiser: Denoiser) -> Any:
 
 def generation_defaults(recipe: Recipe) -> Any:
     """What a model trained by a recipe is generated with."""
-    from ucpe.generation.defaults import Defaults
+    from ucpe.generation import desk
+    from ucpe.generation.defaults import Defaults, Limits
 
     return Defaults(
         frames=recipe.frames,
@@ -98,6 +99,7 @@ def generation_defaults(recipe: Recipe) -> Any:
         steps=recipe.sample_steps,
         guidance=recipe.sample_guidance,
         text_tokens=recipe.text_tokens,
+        limits=desk.LIMITS if recipe.model.startswith("desk") else Limits(),
     )
 
 
