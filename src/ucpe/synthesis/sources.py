@@ -109,6 +109,8 @@ class PanoramaSource:
             warnings.warn(f"{self.video}: {note}", stacklevel=2)
         if self.poses is not None:
             poses = Trajectory.load(self.poses)
+            if not poses.up_known:
+                warnings.warn(f"{self.poses} does not say which way is up: its first panorama is taken to be level")
             if len(poses) not in (footage.frames, footage.info.frames):
                 raise ValueError(
                     f"{self.poses}: {len(poses)} poses for the {footage.frames} frames of {self.video.name}"
@@ -133,7 +135,8 @@ class PanoramaSource:
         numbers = torch.tensor([start + int(n * step + 1e-6) for n in range(frames)])
         erp = torch.eye(4, dtype=torch.float64).expand(frames, 4, 4)
         if self.poses is not None:
-            erp = Trajectory.load(self.poses).c2w[numbers].double()
+            poses = Trajectory.load(self.poses)
+            erp = (poses if poses.up_known else poses.levelled()).c2w[numbers].double()
         rotations = torch.eye(3, dtype=torch.float64).expand(frames, 3, 3)
         if self.rotations:
             given = Trajectory.load(self.rotations[number % len(self.rotations)], fps=fps)
