@@ -6,6 +6,11 @@ and with the estimated ones. Worlds with moving objects are marked *.
 
 `filters`: clips spoiled in one way each, with places, sizes, texts and strengths drawn anew: how many of them the step
 that should drop them does (recall), and how many clean clips each step drops. Tables of up and of transitions too.
+
+`real`: the same on real pictures: stretches of a real 360 degree video, and walks inside a real panoramic photo wrapped
+on a sphere, with the faults that real footage has and must be forgiven (brightness steps at the seam, vignetting,
+stitching offsets, compression, a tripod) and those that it must fall for. `--held-out` draws other stretches, headings
+and strengths than those that were looked at while tuning.
 """
 
 from __future__ import annotations
@@ -13,7 +18,7 @@ from __future__ import annotations
 import argparse
 import time
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -29,10 +34,13 @@ from ucpe.synthesis.curation.poses import SphericalMapper, Track
 from ucpe.synthesis.curation.scale import DepthOptions, near_depth
 from ucpe.synthesis.curation.steps import Clip, Step
 from ucpe.synthesis.layouts import reduced
+from ucpe.synthesis.panoramas import Panorama, View
 from ucpe.synthesis.worlds import World, near_plane_depth, render_clip
 from ucpe.trajectories import Trajectory, alignment_error, umeyama
 from ucpe.trajectories.rotations import rotation_from_angles
+from ucpe.video import VIDEO_SUFFIXES, probe_video, read_video
 
+FOOTAGE = Path(__file__).resolve().parents[1] / "../shared/data/footage"
 LENS = Equirectangular()
 FPS = 10.0
 WORDS = ("CHANNEL 360", "Subscribe!", "VR TRAVEL", "Day 2: Kyoto", "www.example.org", "LIVE")
@@ -40,7 +48,7 @@ WORDS = ("CHANNEL 360", "Subscribe!", "VR TRAVEL", "Day 2: Kyoto", "www.example.
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("part", nargs="?", choices=("poses", "filters"), help="[default: both]")
+    parser.add_argument("part", nargs="?", choices=("poses", "filters", "real"), help="[default: the first two]")
     parser.add_argument("--clips", type=int, default=10)
     parser.add_argument("--frames", type=int, default=31)
     parser.add_argument("--width", type=int, default=640)
@@ -48,13 +56,17 @@ def main() -> None:
     parser.add_argument("--kind", choices=("outdoor", "indoor"), help="of the worlds; three in four are outdoors")
     parser.add_argument("--noise", type=float, default=2.0, help="standard deviation of noise in grey levels")
     parser.add_argument("--samples", type=int, default=8, help="frames measured for the scale")
+    parser.add_argument("--footage", type=Path, default=FOOTAGE, help="folder of real videos and photos, for `real`")
+    parser.add_argument("--held-out", action="store_true", help="draw other real cases")
     parser.add_argument("--no-tracking", action="store_true", help="leave out shaking cameras, which must be tracked")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     cv2.setNumThreads(1)
-    if arguments.part != "filters":
+    if arguments.part == "real":
+        measure_real(arguments)
+    if arguments.part in (None, "poses"):
         measure_poses(arguments)
-    if arguments.part != "poses":
+    if arguments.part in (None, "filters"):
         measure_filters(arguments)
 
 
@@ -159,7 +171,11 @@ def measure_filters(arguments: argparse.Namespace) -> None:
         shots.append(frames)
         for step in steps:
             false[step.name].append(verdict(step, footage(frames)))
-        for name, fault, spoiled in spoil(world, frames, c2w, generator):
+
+        def flat(xfov: float, world: World = world, c2w: np.ndarray = c2w) -> np.ndarray:
+            return render_clip(world, Pinhole(xfov=xfov), c2w[::3], width // 2, width, FPS / 3, threads=1).color
+
+        for name, fault, spoiled in spoil(frames, flat, generator):
             step = next(step for step in steps if step.name == name)
             caught[fault].append(verdict(step, footage(spoiled)))
             if not caught[fault][-1]:
@@ -186,6 +202,96 @@ def measure_filters(arguments: argparse.Namespace) -> None:
     print_transitions(shots, np.random.default_rng([arguments.first, 9]))
 
 
+def measure_real(arguments: argparse.Namespace) -> None:
+    """Real clips, forgiven faults and faults that count, through the steps that look at pictures."""
+    steps = (ProjectionCheck(), OverlayCheck(keep_rig=True), QualityCheck())
+    kept: dict[str, list[str]] = defaultdict(list)
+    caught: dict[str, list[str]] = defaultdict(list)
+    for number, frames in enumerate(real_clips(arguments)):
+        generator = np.random.default_rng([number, 11 + arguments.held_out])
+
+        def flat(xfov: float, frames: np.ndarray = frames) -> np.ndarray:
+            view = View(Pinhole(xfov=xfov), *frames.shape[1:3])
+            return np.stack([view.picture(Panorama(frame), np.eye(3)) for frame in frames[::3]])
+
+        for name, forgiven in forgive(frames, generator):
+            reasons = [reason for step in steps if (reason := verdict(step, footage(forgiven)))]
+            kept[name].append("; ".join(reasons))
+            if reasons:
+                print(f"  clip {number}: {name} dropped: {kept[name][-1]}", flush=True)
+        for name, fault, spoiled in spoil(frames, flat, generator):
+            step = next(step for step in steps if step.name == name)
+            caught[fault].append(verdict(step, footage(spoiled)))
+            if not caught[fault][-1]:
+                print(f"  clip {number}: missed {fault}", flush=True)
+    for title, cases in (("kept", kept), ("caught", caught)):
+        for name, reasons in cases.items():
+            right = sum(bool(reason) == (title == "caught") for reason in reasons)
+            print(f"{name:24s}  {title} {right:3d} of {len(reasons)}")
+    right, wrong = (sum(bool(reason) for reasons in cases.values() for reason in reasons) for cases in (caught, kept))
+    total = sum(map(len, caught.values()))
+    print(f"all: recall {right / total:.1%}, precision {right / max(right + wrong, 1):.1%} ({total} spoiled clips,")
+    print(f"     {sum(map(len, kept.values()))} that must stay, of which {wrong} were dropped)")
+
+
+def real_clips(arguments: argparse.Namespace) -> Iterator[np.ndarray]:
+    """Frames (N, H, W, 3) of real panoramas: stretches of each video, seen from several sides, and walks in photos."""
+    generator = np.random.default_rng(21 + arguments.held_out)
+    width, count = arguments.width, arguments.frames
+    for file in sorted(arguments.footage.iterdir()):
+        if file.suffix.lower() in VIDEO_SUFFIXES:
+            half = probe_video(file).frames // 2
+            start = half if arguments.held_out else 0
+            wanted = set(np.linspace(start, start + half - 2, count).astype(int).tolist())
+            film = np.stack([frame.rgb for frame in read_video(file) if frame.index in wanted])
+            film = resized(film, width // 2, width)
+            for turn in generator.integers(0, width, 3):
+                yield np.roll(film, turn, axis=2)
+        else:
+            photo = Panorama.open(file).levels[0]
+            for _ in range(3):
+                yield walk_in_photo(photo, count, width, generator)
+
+
+def walk_in_photo(photo: np.ndarray, count: int, width: int, generator: np.random.Generator) -> np.ndarray:
+    """What a camera sees that walks half a radius through a sphere on which a photo is painted, (N, H, W, 3) uint8."""
+    rays = LENS.rays(width // 2, width, dtype=torch.float64).directions.numpy()
+    heading, turn = generator.uniform(0, 2 * np.pi, 2)
+    ahead = np.array([np.sin(heading), 0.0, np.cos(heading)])
+    frames = []
+    for step in np.linspace(-0.25, 0.25, count):
+        spot = step * ahead
+        along = -(rays @ spot) + np.sqrt((rays @ spot) ** 2 + 1 - spot @ spot)
+        x, y, z = np.moveaxis(spot + along[..., None] * rays, -1, 0)
+        column = ((np.arctan2(x, z) + turn) / (2 * np.pi) + 0.5) % 1 * photo.shape[1] - 0.5
+        row = (np.arctan2(y, np.hypot(x, z)) / np.pi + 0.5) * photo.shape[0] - 0.5
+        maps = cv2.convertMaps(column.astype(np.float32), row.astype(np.float32), cv2.CV_32FC1)
+        small = cv2.GaussianBlur(photo, (0, 0), 0.4 * photo.shape[1] / width)
+        frames.append(cv2.remap(small, *maps[:2], cv2.INTER_LINEAR, borderMode=cv2.BORDER_WRAP))
+    return np.stack(frames)
+
+
+def forgive(frames: np.ndarray, generator: np.random.Generator) -> Iterator[tuple[str, np.ndarray]]:
+    """Real faults that no step should drop a clip for."""
+    height, width = frames.shape[1:3]
+    draw = generator.uniform
+    yield "as it is", frames
+    gain = np.linspace(1 - draw(0.05, 0.2), 1 + draw(0.05, 0.2), width)[:, None]
+    yield "brightness step", (frames * gain).clip(0, 255).astype(np.uint8)
+    angle = np.abs((np.arange(width) / width * 4 + draw(0, 2)) % 2 - 1)[:, None]
+    yield "vignetting", (frames * (1 - draw(0.2, 0.4) * angle**3)).astype(np.uint8)
+    moved, rows, columns = frames.copy(), max(round(draw(0.004, 0.012) * height), 1), width // 8
+    moved[:, :, :columns] = np.roll(moved[:, :, :columns], rows, axis=1)
+    yield "stitching offset", moved
+    quality = [cv2.IMWRITE_JPEG_QUALITY, int(draw(35, 60))]
+    yield "compression", np.stack([cv2.imdecode(cv2.imencode(".jpg", frame, quality)[1], 1) for frame in frames])
+    across, down = np.meshgrid(np.arange(width), np.arange(height))
+    foot = (down > draw(0.86, 0.92) * height) | (
+        (np.abs(across - draw(0.2, 0.8) * width) < 0.02 * width) & (down > draw(0.65, 0.75) * height)
+    )
+    yield "tripod", painted(frames, foot.astype(np.uint8) * 255, (30, 30, 32), 1.0)
+
+
 def verdict(step: Step, clip: Footage) -> str:
     return step.verdict(clip.row | step.run(clip)[0])
 
@@ -202,7 +308,7 @@ def walk(world: World, frames: int, generator: np.random.Generator) -> np.ndarra
 
 
 def spoil(
-    world: World, frames: np.ndarray, c2w: np.ndarray, generator: np.random.Generator
+    frames: np.ndarray, flat: Callable[[float], np.ndarray], generator: np.random.Generator
 ) -> Iterator[tuple[str, str, np.ndarray]]:
     """The step that must drop it, what is wrong, and the spoiled frames."""
     height, width = frames.shape[1:3]
@@ -217,8 +323,7 @@ def spoil(
         yield "projection", fault, resized(np.concatenate([frames, shifted], axis), height, width)
     rows = round(height * (90 - draw(50, 70)) / 180)
     yield "projection", "poles cut off", resized(frames[:, rows:-rows], height, width)
-    flat = render_clip(world, Pinhole(xfov=draw(70, 110)), c2w[::3], height, width, FPS / 3, threads=1).color
-    yield "projection", "flat picture", flat
+    yield "projection", "flat picture", flat(draw(70, 110))
     size = draw(0.4, 0.7) * width / 384
     text = str(generator.choice(WORDS))
     (across, high), _ = cv2.getTextSize(text, cv2.FONT_HERSHEY_SIMPLEX, size, 1)

@@ -95,7 +95,26 @@ def test_missing_poles_and_flat_pictures(scenes, footage_tools, name):
     assert np.median(seams) < check.largest_seam < np.median(half)
 
 
+def test_a_squeezed_panorama_becomes_whole_and_passes(scenes, tmp_path):
+    squeezed = np.stack(
+        [cv2.resize(frame, (320, 180), interpolation=cv2.INTER_AREA) for frame in scenes["square"].frames[::6]]
+    )
+    clip = clip_of(squeezed, tmp_path)
+    assert clip.frames().shape[1:3] == (180, 360)
+    step = projection.ProjectionCheck()
+    assert step.verdict(clip.row | step.run(clip)[0]) == ""
+
+
 # overlays
+
+
+def test_what_hangs_on_something_near_the_nadir_is_a_rig():
+    helmet, light = overlay.Mark(0, 232, 47, 263, 173, False), overlay.Mark(13, 177, 38, 214, 239, True)
+    logo, across = overlay.Mark(300, 177, 330, 214, 239, True), overlay.Mark(610, 190, 636, 225, 90, True)
+    assert overlay.rig_marks([light, helmet, logo, across], 640) == [helmet, across, light]
+    step, row = overlay.OverlayCheck(), {"watermark": 0.0, "overlay": 0.0, "rig": 0.0012, "text_score": 0.0}
+    assert step.verdict(row).startswith("rig in view")
+    assert overlay.OverlayCheck(keep_rig=True).verdict(row) == ""
 
 
 def test_marks_are_found_where_they_are_and_nowhere_else(scenes, footage_tools):

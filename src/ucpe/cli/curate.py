@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated
 
@@ -34,6 +34,8 @@ class CurateOptions:
     """Which share of the videos to do, on one of several machines that share the output folder but no cluster."""
     shards: int = 1
     """How many shares there are."""
+    keep_rig: bool = False
+    """Keep clips in which a rider or a tripod is in view: the same as --overlay.keep-rig."""
     settings: Annotated[CurationSettings, tyro.conf.arg(name="")] = field(default_factory=CurationSettings)
 
 
@@ -60,13 +62,16 @@ def main(arguments: list[str]) -> None:
 
 
 def _curate(options: CurateOptions) -> None:
+    settings = options.settings
+    if options.keep_rig:
+        settings = replace(settings, overlay=replace(settings.overlay, keep_rig=True))
     from ucpe.synthesis.curation.pipeline import curate_videos
 
     with progress_bar() as show:
         summary = curate_videos(
             options.videos,
             options.output,
-            options.settings.steps(),
+            settings.steps(),
             shard=options.shard,
             shards=options.shards,
             progress=show,

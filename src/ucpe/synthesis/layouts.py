@@ -38,6 +38,9 @@ PLAIN = 6.0
 POLES = 0.7
 """How much the first or the last row of a panorama may vary, in units of rows further in."""
 
+SQUEEZED = 16 / 9
+"""Width / height to which uploads squeeze panoramas."""
+
 ASPECT_TOLERANCE = 0.02
 """How far width / height may be from 2, as a share."""
 
@@ -103,6 +106,11 @@ def _fault(eyes: list[np.ndarray]) -> str:
     if np.median([pole_ratios(eye) for eye in eyes], axis=0).min() > POLES:
         return "whose first and last rows are no single points: flat, or without poles"
     return ""
+
+
+def whole_width(height: int, width: int) -> int:
+    """Width in pixels of a panorama that may have been squeezed to 16:9: twice its height if so, else its own."""
+    return 2 * height if abs(width / height / SQUEEZED - 1) <= ASPECT_TOLERANCE else width
 
 
 def left_eye(picture: np.ndarray, stereo: Stereo) -> np.ndarray:

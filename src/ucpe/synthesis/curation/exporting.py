@@ -11,6 +11,7 @@ import torch
 from ucpe.files import file_fingerprint
 from ucpe.synthesis.curation.scale import rescale
 from ucpe.synthesis.curation.steps import Row
+from ucpe.synthesis.layouts import whole_width
 from ucpe.synthesis.motion.rows import pose_column
 from ucpe.video import VideoError, VideoWriter, probe_video, read_video
 
@@ -24,16 +25,24 @@ def clip_file(source: Path, row: Row) -> str:
 
 
 def cut_clip(source: Path, row: Row, path: Path) -> None:
-    """Write a clip as a file of its own, frame by frame, at full size and in the source's colours."""
+    """Write a clip as a file of its own, frame by frame, at full size and in the source's colours.
+
+    A panorama that was squeezed to 16:9 is stretched to 2:1.
+    """
+    import cv2
+
     info = probe_video(source)
     height, width = info.height // 2 * 2, info.width // 2 * 2
+    whole = whole_width(height, width)
     count = row["stop"] - row["start"]
-    writer = VideoWriter(path, height, width, row["fps"], colors=info.colors)
+    writer = VideoWriter(path, height, whole, row["fps"], colors=info.colors)
     try:
         for frame in read_video(source, start=row["start"], frames=count):
             luma, blue, red = (np.ascontiguousarray(plane) for plane in frame.planes[:3])
-            halves = (plane[: height // 2, : width // 2] for plane in (blue, red))
-            writer.write_planes(luma[:height, :width], *halves)
+            planes = [luma[:height, :width], *(plane[: height // 2, : width // 2] for plane in (blue, red))]
+            if whole != width:
+                planes = [cv2.resize(plane, (2 * len(plane), len(plane))) for plane in planes]
+            writer.write_planes(*planes)
         if writer.frames != count:
             raise VideoError(f"{source}: frames {row['start']} to {row['stop']} are not all there")
         writer.close()

@@ -60,6 +60,15 @@ SECTORS = 12
 LONGEST = 3.0
 """How many times as long as wide a plain place may be; far ground makes longer ones along the horizon."""
 
+CALM = 0.4
+"""How much a mark may change over time, in units of what is around it; things far ahead change 0.45 and more."""
+
+RIG_FOOT = 0.75
+"""Share of the height below which what carries the camera must be seen: 45 degrees under the horizon."""
+
+RIG_GAP = 20
+"""Pixels that may lie between parts of what carries the camera."""
+
 OCR_HEIGHT = 640
 """Height in pixels of the picture in which text is read."""
 
@@ -82,12 +91,13 @@ class OverlayCheck(Step):
     name: ClassVar[str] = "overlay"
     columns: ClassVar[Mapping[str, pa.DataType]] = {
         "overlay": pa.float64(),
+        "rig": pa.float64(),
         "text": pa.string(),
         "text_score": pa.float64(),
         "classifier": pa.float64(),
         "watermark": pa.float64(),
     }
-    thresholds: ClassVar[tuple[str, ...]] = ("largest_watermark",)
+    thresholds: ClassVar[tuple[str, ...]] = ("largest_watermark", "keep_rig")
     requires: ClassVar[tuple[str, ...]] = ("rapidocr", "onnxruntime")
 
     looks: int = 16
@@ -108,6 +118,8 @@ class OverlayCheck(Step):
     """Which of its outputs means watermarked; the only one if there is one."""
     classifier_mean: tuple[float, float, float] = (0.485, 0.456, 0.406)
     classifier_deviation: tuple[float, float, float] = (0.229, 0.224, 0.225)
+    keep_rig: bool = False
+    """Keep clips in which what carries the camera (a rider, a tripod) is in view among things that move."""
     largest_watermark: float = 0.5
     """Score from which a clip is dropped. The paper gives no number: it ranks clips by this score."""
 
@@ -122,7 +134,11 @@ class OverlayCheck(Step):
         frames = clip.frames(self.looks, OCR_HEIGHT)
         marks = find_marks(frames, self.edge, self.smallest_mark)
         pixels = LOOK_HEIGHT * LOOK_HEIGHT * frames.shape[2] / frames.shape[1]
-        share = sum(mark.area for mark in marks if mark.among_motion) / pixels
+        rig = rig_marks(marks, frames.shape[2] * LOOK_HEIGHT / frames.shape[1])
+        share, rig_share = (
+            sum(mark.area for mark in marks if mark.among_motion and (mark in rig) == carried) / pixels
+            for carried in (False, True)
+        )
         text, text_score = "", 0.0
         if marks and self.read_text:
             text, text_score = read_marks(frames, marks, self.lowest_text_score)
@@ -131,6 +147,7 @@ class OverlayCheck(Step):
         return [
             {
                 "overlay": share,
+                "rig": rig_share,
                 "text": text,
                 "text_score": text_score,
                 "classifier": classified,
@@ -139,9 +156,10 @@ class OverlayCheck(Step):
         ]
 
     def verdict(self, row: Row) -> str:
-        """Watermarked, and by what it was noticed."""
+        """Watermarked, and by what it was noticed, or what carries the camera is in view."""
         if row["watermark"] < self.largest_watermark:
-            return ""
+            seen = row["rig"] >= self.largest_watermark * self.full_mark
+            return "rig in view: a rider or tripod moves with the camera" if seen and not self.keep_rig else ""
         if row["text_score"] >= self.largest_watermark:
             return "text overlay"
         return "static overlay" if row["overlay"] >= self.largest_watermark * self.full_mark else "watermark classifier"
@@ -165,10 +183,27 @@ def find_marks(
     strength = _over_colors(np.hypot(along, down).mean(0))
     common = _over_colors(np.hypot(along.mean(0), down.mean(0)))
     steady = (common > edge) & (common > STEADY * strength)
-    groups = _groups_of_edges(steady, common, strength)
+    groups = _groups_of_edges(steady, common, strength, change)
     places = _enclosed_places(steady, common, strength, change)
     alone = [place for place in places if not any(group.among_motion and _overlap(place, group) for group in groups)]
     return [mark for mark in groups + alone if mark.area >= smallest * steady.size]
+
+
+def rig_marks(marks: list[Mark], width: float) -> list[Mark]:
+    """The marks that hang together, downwards and across the seam, with something that stays near the nadir."""
+    low = [mark for mark in marks if mark.bottom > RIG_FOOT * LOOK_HEIGHT and not mark.among_motion]
+    rig = [mark for mark in low if mark.right - mark.left < width / 4]
+    for mark in sorted(set(marks) - set(rig), key=lambda mark: -mark.bottom):
+        if any(_hangs_on(mark, other, width) for other in rig):
+            rig.append(mark)
+    return rig
+
+
+def _hangs_on(mark: Mark, below: Mark, width: float) -> bool:
+    """Whether a mark lies just above another, whose columns it shares, also across the seam."""
+    apart = max(below.top - mark.bottom, mark.top - below.bottom)
+    across = [max(below.left + turn - mark.right, mark.left - below.right - turn) for turn in (-width, 0, width)]
+    return mark.top < below.top and apart <= RIG_GAP and min(across) <= RIG_GAP / 2
 
 
 def read_marks(
@@ -237,7 +272,7 @@ def _over_colors(
     return np.sqrt((values**2).mean(-1))
 
 
-def _groups_of_edges(steady: np.ndarray, common: np.ndarray, strength: np.ndarray) -> list[Mark]:
+def _groups_of_edges(steady: np.ndarray, common: np.ndarray, strength: np.ndarray, change: np.ndarray) -> list[Mark]:
     """Steady edges that are close to each other; among motion if it is on three sides of them."""
     import cv2
 
@@ -255,7 +290,8 @@ def _groups_of_edges(steady: np.ndarray, common: np.ndarray, strength: np.ndarra
         covered = _inside(own) if inside and wide * high < LARGEST_SIGN * steady.size else area
         scenery = wide * high > LARGEST_MARK * steady.size or max(area, covered) < DENSITY * wide * high
         stays = common[place][edges].sum() > STEADY_MARK * strength[place][edges].sum()
-        marks.append(Mark(*box, area, bool(stays and not scenery and _moving_sides(common, strength, box) >= 3)))
+        calm = stays and not scenery and _changes_less(change, edges, box)
+        marks.append(Mark(*box, area, bool(calm and _moving_sides(common, strength, box) >= 3)))
     return marks
 
 
@@ -283,6 +319,19 @@ def _enclosed_places(steady: np.ndarray, common: np.ndarray, strength: np.ndarra
         if stays and changes_less and among_motion:
             marks.append(Mark(left - RIM, top - RIM, right + RIM, bottom + RIM, int((away <= RIM / 2).sum()), True))
     return marks
+
+
+def _changes_less(change: np.ndarray, edges: np.ndarray, box: tuple[int, int, int, int]) -> bool:
+    """Whether what edges (h, w) in a box enclose changes much less than what is around it; far scenery does not."""
+    import cv2
+
+    left, top, right, bottom = box
+    closed = cv2.morphologyEx(edges.astype(np.uint8), cv2.MORPH_CLOSE, np.ones((5, 5), np.uint8))
+    around = np.ones(change.shape, bool)
+    around[top:bottom, left:right] = False
+    near = np.s_[max(top - REACH, 0) : bottom + REACH, max(left - REACH, 0) : right + REACH]
+    inside, ring = change[top:bottom, left:right][_filled(closed > 0) > 0], change[near][around[near]]
+    return bool(len(ring) and len(inside) and np.median(inside) < CALM * np.median(ring))
 
 
 def _overlap(first: Mark, second: Mark) -> bool:

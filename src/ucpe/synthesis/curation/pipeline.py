@@ -45,7 +45,7 @@ from ucpe.work import Item, Progress, Quarantine, Stage, folder_lock, run
 HIDDEN = ".curation"
 DECISIONS = "decisions"
 
-VERSION = 3
+VERSION = 4
 """Raised when a step measures something else than before, so that old measurements are made again."""
 
 PLACE = {"id": pa.string(), "parent": pa.string(), "start": pa.int32(), "stop": pa.int32()}

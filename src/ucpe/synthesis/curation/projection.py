@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from ucpe.synthesis.curation.steps import Clip, Row, Step
-from ucpe.synthesis.layouts import LOOK_HEIGHT, POLES, STEREO, halves_alike, pole_ratios, seam
+from ucpe.synthesis.layouts import LOOK_HEIGHT, POLES, STEREO, halves_alike, pole_ratios, seam, whole_width
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class ProjectionCheck(Step):
     largest_stereo: float = 0.7
     """Correlation of the two halves of a picture, upper and lower or left and right, up to which it is one picture."""
     aspect_tolerance: float = 0.02
-    """How far width / height may be from 2, as a share."""
+    """How far width / height may be from 2 (or from the 16:9 of uploads), as a share."""
     largest_seam: float = 1.0
     """How badly the left and the right border may meet, in values or in structure."""
     largest_poles: float = POLES
@@ -69,7 +69,8 @@ class ProjectionCheck(Step):
             return "black borders"
         if row["stereo"] > self.largest_stereo:
             return f"stereo, {row['stereo_layout']}"
-        if abs(row["width"] / row["height"] / 2 - 1) > self.aspect_tolerance:
+        width = whole_width(row["height"], row["width"])
+        if abs(width / row["height"] / 2 - 1) > self.aspect_tolerance:
             return "not twice as wide as high"
         if row["seam"] > self.largest_seam:
             return "not equirectangular: left and right borders do not meet"

@@ -42,9 +42,32 @@ MEASURES = (
 )
 """What is drawn for each step."""
 
+CAUSES = (
+    ("under", "", "shortest"),
+    ("black borders", "border", "largest_border"),
+    ("stereo", "stereo", "largest_stereo"),
+    ("not twice", "", "aspect_tolerance"),
+    ("not equirectangular", "seam", "largest_seam"),
+    ("poles", "poles", "largest_poles"),
+    ("text overlay", "text_score", "largest_watermark"),
+    ("static overlay", "overlay", "largest_watermark"),
+    ("rig", "rig", "keep_rig"),
+    ("watermark classifier", "classifier", "largest_watermark"),
+    ("low quality", "quality", "lowest_quality"),
+    ("tracked for", "", "shortest"),
+    ("tracking lost", "", "mapper.minimum_inliers"),
+    ("poses are inaccurate", "track_error", "largest_error"),
+    ("no parallax", "motion_magnitude", "depth.smallest_parallax"),
+    ("not stabilised: shakes", "shake", "largest_shake"),
+    ("not stabilised: turns", "rotation_score", "largest_rotation"),
+    ("not stabilised: its vertical", "sway", "largest_sway"),
+    ("not level", "lean", "largest_lean"),
+)
+"""How reasons begin, the column that is the reason, and the option of the step that changes it."""
+
 DETAILS = (
-    "border", "stereo", "seam", "poles", "watermark", "text", "quality", "track_error", "shake", "rotation_score",
-    "sway", "lean", "near_depth", "motion_magnitude", "flags", "categories", "invalid",
+    "border", "stereo", "seam", "poles", "watermark", "text", "rig", "quality", "track_error", "shake",
+    "rotation_score", "sway", "lean", "near_depth", "motion_magnitude", "flags", "categories", "invalid",
 )  # fmt: skip
 """Columns that are told of a clip when the pointer rests on its picture."""
 
@@ -196,10 +219,21 @@ def _step(
         parts.append("<div class='plots'>" + "".join(plots) + "</div>")
     for reason, count in reasons.most_common():
         own = [row for row in seen if row["dropped_by"] == name and row["dropped"] == reason]
-        parts.append(f"<h3>{html.escape(reason)}: {count}</h3>{_gallery(own, pictures)}")
+        parts.append(f"<h3>{html.escape(reason)}: {count}</h3>{_option(name, reason)}{_gallery(own, pictures)}")
     if not reasons:
         parts.append("<p class='soft'>Dropped nothing.</p>")
     return "\n".join(parts)
+
+
+def _cause(reason: str) -> tuple[str, str]:
+    """The column that is a reason and the option that changes it, empty where there is none."""
+    return next(((column, option) for start, column, option in CAUSES if reason.startswith(start)), ("", ""))
+
+
+def _option(step: str, reason: str) -> str:
+    option = _cause(reason)[1]
+    flag = f"--{step}.{option}".replace("_", "-")
+    return f"<p class='soft'><code>{flag}</code> changes this.</p>" if option else ""
 
 
 def _gallery(rows: list[Row], most: int) -> str:
@@ -212,6 +246,9 @@ def _picture(row: Row) -> str:
     data = base64.b64encode(row.get("thumbnail") or b"").decode()
     fps = row["fps"] or 1
     caption = f"{row['source']}  {row['start'] / fps:.1f} to {row['stop'] / fps:.1f} s"
+    column = _cause(row["dropped"])[0] if row["dropped"] else ""
+    if column and row.get(column) is not None:
+        caption += f"; {column.replace('_', ' ')} {_shown(row[column])}"
     facts = [f"{name}: {_shown(row[name])}" for name in DETAILS if row.get(name) not in (None, "", [])]
     return (
         f"<figure class='{'out' if row['dropped'] else 'in'}' title='{html.escape(chr(10).join(facts), quote=True)}'>"

@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Protocol
 import numpy as np
 import pyarrow as pa
 
-from ucpe.synthesis.layouts import reduced
+from ucpe.synthesis.layouts import reduced, whole_width
 from ucpe.video import VideoError, VideoWriter, probe_video, read_video
 
 Row = dict[str, Any]
@@ -97,13 +97,15 @@ class Clip:
 def write_proxy(source: Path, proxy: Path, height: int) -> tuple[int, float]:
     """Write a small copy of a video at most `height` pixels high, frame by frame; how many frames it has, and its fps.
 
+    What is 16:9 is stretched to 2:1, as a panorama that was squeezed must be; a flat video is dropped later anyway.
     Raises VideoError unless all frames are there, at a constant rate.
     """
     import cv2
 
     info = probe_video(source)
     scale = min(height / info.height, 1.0)
-    small_height, small_width = (max(round(side * scale / 2) * 2, 2) for side in (info.height, info.width))
+    whole = (info.height, whole_width(info.height, info.width))
+    small_height, small_width = (max(round(side * scale / 2) * 2, 2) for side in whole)
     writer = VideoWriter(proxy, small_height, small_width, info.fps, crf=12, preset="veryfast", colors=info.colors)
     sizes = [(small_width, small_height)] + [(small_width // 2, small_height // 2)] * 2
     try:
