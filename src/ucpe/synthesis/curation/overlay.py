@@ -60,9 +60,6 @@ SECTORS = 12
 LONGEST = 3.0
 """How many times as long as wide a plain place may be; far ground makes longer ones along the horizon."""
 
-CALM = 0.4
-"""How much a mark may change over time, in units of what is around it; things far ahead change 0.45 and more."""
-
 RIG_FOOT = 0.75
 """Share of the height below which what carries the camera must be seen: 45 degrees under the horizon."""
 
@@ -183,7 +180,7 @@ def find_marks(
     strength = _over_colors(np.hypot(along, down).mean(0))
     common = _over_colors(np.hypot(along.mean(0), down.mean(0)))
     steady = (common > edge) & (common > STEADY * strength)
-    groups = _groups_of_edges(steady, common, strength, change)
+    groups = _groups_of_edges(steady, common, strength)
     places = _enclosed_places(steady, common, strength, change)
     alone = [place for place in places if not any(group.among_motion and _overlap(place, group) for group in groups)]
     return [mark for mark in groups + alone if mark.area >= smallest * steady.size]
@@ -272,7 +269,7 @@ def _over_colors(
     return np.sqrt((values**2).mean(-1))
 
 
-def _groups_of_edges(steady: np.ndarray, common: np.ndarray, strength: np.ndarray, change: np.ndarray) -> list[Mark]:
+def _groups_of_edges(steady: np.ndarray, common: np.ndarray, strength: np.ndarray) -> list[Mark]:
     """Steady edges that are close to each other; among motion if it is on three sides of them."""
     import cv2
 
@@ -290,8 +287,7 @@ def _groups_of_edges(steady: np.ndarray, common: np.ndarray, strength: np.ndarra
         covered = _inside(own) if inside and wide * high < LARGEST_SIGN * steady.size else area
         scenery = wide * high > LARGEST_MARK * steady.size or max(area, covered) < DENSITY * wide * high
         stays = common[place][edges].sum() > STEADY_MARK * strength[place][edges].sum()
-        calm = stays and not scenery and _changes_less(change, edges, box)
-        marks.append(Mark(*box, area, bool(calm and _moving_sides(common, strength, box) >= 3)))
+        marks.append(Mark(*box, area, bool(stays and not scenery and _moving_sides(common, strength, box) >= 3)))
     return marks
 
 
@@ -319,19 +315,6 @@ def _enclosed_places(steady: np.ndarray, common: np.ndarray, strength: np.ndarra
         if stays and changes_less and among_motion:
             marks.append(Mark(left - RIM, top - RIM, right + RIM, bottom + RIM, int((away <= RIM / 2).sum()), True))
     return marks
-
-
-def _changes_less(change: np.ndarray, edges: np.ndarray, box: tuple[int, int, int, int]) -> bool:
-    """Whether what edges (h, w) in a box enclose changes much less than what is around it; far scenery does not."""
-    import cv2
-
-    left, top, right, bottom = box
-    closed = cv2.morphologyEx(edges.astype(np.uint8), cv2.MORPH_CLOSE, np.ones((5, 5), np.uint8))
-    around = np.ones(change.shape, bool)
-    around[top:bottom, left:right] = False
-    near = np.s_[max(top - REACH, 0) : bottom + REACH, max(left - REACH, 0) : right + REACH]
-    inside, ring = change[top:bottom, left:right][_filled(closed > 0) > 0], change[near][around[near]]
-    return bool(len(ring) and len(inside) and np.median(inside) < CALM * np.median(ring))
 
 
 def _overlap(first: Mark, second: Mark) -> bool:
