@@ -71,6 +71,18 @@ class Threads(Stage):
         return self.count()
 
 
+class Fractions(Stage):
+    """Says which share of a GPU and of a CPU Ray gave to its worker."""
+
+    resources = Resources(cpus=0.5, gpus=0.5)
+
+    def process(self, task):
+        import ray
+
+        given = ray.get_runtime_context().get_assigned_resources()
+        return [given["GPU"], given["CPU"]]
+
+
 class Unpicklable(Exception):
     def __init__(self, one, two):
         super().__init__(f"{one} {two}")
