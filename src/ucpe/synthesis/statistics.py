@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from textwrap import shorten
@@ -152,13 +152,21 @@ def _lens_numbers(
     for row, content in enumerate(lenses):
         same = {name: "number" if isinstance(value, float) else value for name, value in content.items()}
         groups.setdefault(json.dumps([same, heights[row], widths[row]]), []).append(row)
-    for rows in groups.values():
+    for rows in _alike(groups.values(), lenses):
         one, size = lenses[rows[0]], (heights[rows[0]], widths[rows[0]])
         varying = [name for name, value in one.items() if isinstance(value, float)]
         lens = lens_from_dict({**one, **{name: [lenses[row][name] for row in rows] for name in varying}})
-        for name, values in (("yfov", lens.yfov(*size)), ("xfov", lens.xfov(*size)), ("xi", _xi(lens))):
+        xfov = lens.parameters["xfov"] if "xfov" in lens.parameters else lens.xfov(*size)
+        for name, values in (("yfov", lens.yfov(*size)), ("xfov", xfov), ("xi", _xi(lens))):
             found[name][rows] = values.reshape(len(rows) if varying else 1, -1).mean(-1).numpy()
     return found
+
+
+def _alike(groups: Iterable[list[int]], lenses: Sequence[dict[str, Any]]) -> Iterator[list[int]]:
+    """Groups in pieces of 64 lenses with similar numbers, so that few pieces need a search for the image circle."""
+    for group in groups:
+        ordered = sorted(group, key=lambda row: [value for value in lenses[row].values() if isinstance(value, float)])
+        yield from (ordered[start : start + 64] for start in range(0, len(ordered), 64))
 
 
 def gather_realestate(path: Path, texts: Sequence[Path]) -> Statistics:
