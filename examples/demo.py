@@ -38,6 +38,7 @@ def main() -> None:
     print(f"{len(videos)} videos in {time.monotonic() - start:.0f} s; the yellow line is the commanded horizon:")
     for name in (*FAMILIES, "demo"):
         print(f"  {options.output / name}{'.png' if name == 'demo' else '.mp4'}")
+    print("Make a shot of your own on a page: ucpe studio")
 
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@ import socket
 import subprocess
 import sys
 import time
+import urllib.error
 import urllib.request
 from pathlib import Path
 
@@ -22,7 +23,7 @@ CHROMIUM = Path("/usr/bin/chromium")
 QUIET = [
     "--no-sandbox", "--disable-background-networking", "--disable-component-update", "--disable-sync", "--no-first-run",
 ]  # fmt: skip
-PATIENCE = 60
+PATIENCE = 240
 """Seconds after which something that does not happen is a failure."""
 
 
@@ -62,10 +63,12 @@ class RunningStudio:
     def answers(self) -> bool:
         assert self.process.poll() is None, self.folder.with_suffix(".log").read_text()
         try:
-            with urllib.request.urlopen(f"{self.address}/", timeout=PATIENCE) as answer:
-                return answer.status == 200
+            urllib.request.urlopen(f"{self.address}/studio/result/none", timeout=PATIENCE)
+        except urllib.error.HTTPError as answer:
+            return answer.code == 404
         except OSError:
             return False
+        return False
 
     def kill(self) -> None:
         self.process.send_signal(signal.SIGKILL)

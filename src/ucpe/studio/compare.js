@@ -3,12 +3,12 @@ export default {
   template: `
     <div class="compare">
       <figure>
-        <div class="stage"><video ref="made" :src="made" controls loop muted playsinline :aria-label="label"></video>
+        <div class="stage"><video ref="made" :src="made" :style="shape" controls loop muted playsinline :aria-label="label"></video>
           <svg :viewBox="box" preserveAspectRatio="none" aria-hidden="true"><path class="horizon" :d="line"></path></svg></div>
         <figcaption>generated</figcaption>
       </figure>
       <figure>
-        <div class="stage"><video ref="commanded" :src="commanded" loop muted playsinline tabindex="-1"
+        <div class="stage"><video ref="commanded" :src="commanded" :style="shape" loop muted playsinline tabindex="-1"
             aria-label="What was commanded"></video>
           <svg :viewBox="box" preserveAspectRatio="none" aria-hidden="true"><path class="horizon" :d="line"></path></svg></div>
         <figcaption>commanded</figcaption>
@@ -16,7 +16,10 @@ export default {
     </div>`,
   props: { made: String, commanded: String, lines: Array, fps: Number, width: Number, height: Number, label: String },
   data: () => ({ line: "" }),
-  computed: { box() { return `0 0 ${this.width} ${this.height}`; } },
+  computed: {
+    box() { return `0 0 ${this.width} ${this.height}`; },
+    shape() { return { aspectRatio: `${this.width} / ${this.height}` }; },
+  },
   mounted() {
     const follow = () => {
       const [made, commanded] = [this.$refs.made, this.$refs.commanded];

@@ -170,7 +170,7 @@ class Gallery:
         folder = self.page.studio.store.results
         record = read_result(folder, name)
         shot, measured = Shot.from_dict(record["shot"]), record["measured"]
-        with ui.element("article").classes("flex flex-col gap-1"):
+        with ui.element("article").classes("result"):
             files = (f"/studio/result/{name}.mp4", f"/studio/result/{name}.commanded.mp4")
             self.compare(*files, record, f"Generated: {shot.prompt}")
             ui.label(shot.prompt).classes("text-sm")

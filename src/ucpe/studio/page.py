@@ -212,7 +212,8 @@ class Page:
             else ("on the path" if window.selected is None else f"keyframe {window.selected + 1} of {len(shot.keys)}")
         )
         view = window.view()
-        self.where.set_text(f"{place} · pitch {view.pitch:.1f}° · yaw {view.yaw:.1f}° · roll {view.roll:.1f}°")
+        angles = " · ".join(f"{name} {round(getattr(view, name), 1) + 0.0:.1f}°" for name in ("pitch", "yaw", "roll"))
+        self.where.set_text(f"{place} · {angles}")
         if self.still:
             self.still.cancel()
         self.still = asyncio.get_running_loop().create_task(self.show_still())

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import torch
 from fastapi import Response
 from fastapi.responses import FileResponse, RedirectResponse
 from nicegui import app, run, ui
@@ -16,6 +17,7 @@ from nicegui import app, run, ui
 from ucpe.generation.loading import load_quietly
 from ucpe.generation.requests import Request
 from ucpe.generation.setup import Setup, load_pipeline
+from ucpe.lenses import Pinhole
 from ucpe.studio.guard import LOCAL_NAMES, Guard
 from ucpe.studio.jobs import RESULT, Job, Queue, measure_video
 from ucpe.studio.page import ABOVE_HEIGHT, ABOVE_WIDTH, Page
@@ -23,6 +25,7 @@ from ucpe.studio.preflight import model_facts
 from ucpe.studio.shot import Shot
 from ucpe.studio.store import Store
 from ucpe.studio.window import UPLOAD, Window
+from ucpe.synthesis.scenes import open_scene
 
 SLOWEST_PAGE = 120
 """Seconds after which a page that is not ready is an error; the first one compiles the renderer."""
@@ -125,10 +128,18 @@ class Studio:
         )
 
 
+def warm_up() -> None:
+    """Compile the renderer, which the first picture would otherwise wait for (a minute, once after installing)."""
+    scene, lens = open_scene("world:3"), Pinhole(xfov=90.0)
+    for fast in (True, False):
+        scene.picture(lens, torch.eye(4, dtype=torch.float64), 0.0, 16, 16, fast=fast)
+
+
 def serve(studio: Studio, host: str = "127.0.0.1", port: int = 8765, open_browser: bool = True) -> None:
     """Answer until stopped; beyond this machine only with a token, which is printed with the address."""
     local = host in LOCAL_NAMES
     token = None if local else secrets.token_urlsafe(18)
+    warm_up()
     studio.add_routes()
     app.add_middleware(Guard, hosts=LOCAL_NAMES if local else (), token=token)
     address = f"http://{host if local else 'ADDRESS'}:{port}/" + ("" if local else f"?token={token}")

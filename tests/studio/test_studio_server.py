@@ -1,0 +1,149 @@
+"""Who may talk to the studio, what it takes from outside, its queue, and the commands it offers. No browser here."""
+
+import asyncio
+import shlex
+import zipfile
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from ucpe.cli.generate import Generate
+from ucpe.generation.requests import Request
+from ucpe.studio import jobs
+from ucpe.studio.commands import python_lines, shell_lines
+from ucpe.studio.guard import COOKIE, MAX_UPLOAD, Guard
+from ucpe.studio.jobs import Job, Queue
+from ucpe.studio.preflight import preflight
+from ucpe.studio.shot import Shot
+from ucpe.studio.uploads import unpack
+
+
+def answer(guard: Guard, method: str = "GET", kind: str = "http", query: str = "", **headers: str) -> int:
+    """The status that a request gets; 101 for a websocket that is let through."""
+    sent = []
+
+    async def app(scope, receive, send):
+        await send({"type": "http.response.start", "status": 200 if kind == "http" else 101, "headers": []})
+
+    async def receive():
+        return {"type": "websocket.connect"}
+
+    async def send(message):
+        sent.append(message)
+
+    guard.app = app
+    pairs = [(name.replace("_", "-").encode(), value.encode()) for name, value in headers.items()]
+    scope = {"type": kind, "method": method, "headers": pairs, "query_string": query.encode()}
+    asyncio.run(guard(scope, receive, send))
+    return sent[0].get("status", 403)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "request_"),
+    [
+        (200, {"host": "127.0.0.1:8765"}),
+        (200, {"host": "localhost:8765", "origin": "http://localhost:8765", "method": "POST"}),
+        (403, {"host": "evil.example:8765"}),
+        (403, {"host": ""}),
+        (403, {"host": "127.0.0.1:8765", "origin": "http://evil.example", "method": "POST"}),
+        (403, {"host": "127.0.0.1:8765", "origin": "http://127.0.0.1:9999", "method": "POST"}),
+        (403, {"host": "127.0.0.1:8765", "origin": "null", "method": "POST"}),
+        (101, {"host": "127.0.0.1:8765", "origin": "http://127.0.0.1:8765", "kind": "websocket"}),
+        (403, {"host": "127.0.0.1:8765", "origin": "http://evil.example", "kind": "websocket"}),
+        (413, {"host": "127.0.0.1:8765", "content_length": str(MAX_UPLOAD + 1), "method": "POST"}),
+        (413, {"host": "127.0.0.1:8765", "content_length": "-5", "method": "POST"}),
+    ],
+)
+def test_only_this_machines_own_pages_are_answered(wanted, request_):
+    assert answer(Guard(None), **request_) == wanted
+
+
+def test_beyond_this_machine_a_token_is_needed():
+    guard = Guard(None, hosts=(), token="secret")
+    assert answer(guard, host="10.0.0.5:8765") == 401
+    assert answer(guard, host="10.0.0.5:8765", query="token=wrong") == 401
+    assert answer(guard, host="10.0.0.5:8765", query="token=secret") == 200
+    assert answer(guard, host="10.0.0.5:8765", cookie=f"{COOKIE}=secret") == 200
+    assert answer(guard, kind="websocket", host="10.0.0.5:8765", origin="http://10.0.0.5:8765") == 403
+
+
+def test_an_archive_that_leads_elsewhere_is_refused(tmp_path):
+    for index, name in enumerate(("../outside.txt", "/tmp/outside.txt")):
+        with zipfile.ZipFile(tmp_path / f"{index}.zip", "w") as archive:
+            archive.writestr(name, "x")
+        (tmp_path / str(index)).mkdir()
+        with pytest.raises(ValueError, match="leads out of it"):
+            unpack(tmp_path / f"{index}.zip", tmp_path / str(index))
+    (tmp_path / "no.zip").write_bytes(b"PK nothing")
+    with pytest.raises(ValueError, match="not a readable zip"):
+        unpack(tmp_path / "no.zip", tmp_path)
+
+
+@pytest.fixture
+def queue(tmp_path, monkeypatch):
+    """A queue whose videos take ten steps and write nothing."""
+
+    def make(pipe, request, path, on_step):
+        for step in range(10):
+            if request.seed == step:
+                raise ValueError("the model exploded")
+            pipe.before(step)
+            on_step(step + 1, 10)
+
+    monkeypatch.setattr(jobs, "make_video", make)
+    monkeypatch.setattr(Queue, "_compare", lambda self, job, path: None)
+    pipe = SimpleNamespace(before=lambda step: None, defaults=SimpleNamespace(steps=10))
+    return Queue(tmp_path, lambda: pipe, lambda path, request: {})
+
+
+def job(seed: int = 99) -> Job:
+    return Job("20260101-000000-0000", Request("a house", Shot().camera, seed=seed), Shot(), "world:1")
+
+
+def test_a_queue_goes_on_after_a_failure_and_counts_steps(queue):
+    first, second = job(seed=3), job()
+    queue.submit(first)
+    queue.submit(second)
+    queue.worker.join(30)
+    assert (first.state, first.message, first.done) == ("failed", "the model exploded", 3)
+    assert (second.state, second.done, second.total) == ("done", 10, 10)
+
+
+def test_a_video_is_cancelled_at_its_next_step_and_one_that_waits_never_begins(queue):
+    first, second = job(), job()
+    queue.jobs.append(second)
+    queue.cancel(second)
+    queue.load().before = lambda step: queue.cancel(first) if step == 4 else None
+    queue.submit(first)
+    queue.worker.join(30)
+    assert (first.state, first.done) == ("cancelled", 5)
+    assert (second.state, second.done) == ("cancelled", 0)
+
+
+def test_the_commands_name_the_shot():
+    shot = replace(Shot(), prompt="it's a house", steps=4, negative="rain", video_height=64)
+    shell = shell_lines(shot, Path("a path.json"), "world:3").splitlines()
+    render, generate = (shlex.split(line) for line in shell)
+    assert render[:3] == ["ucpe", "render", "world:3"] and "a path.json" in render
+    import tyro
+
+    options = tyro.cli(Generate, args=generate[2:])
+    assert options.prompt == "it's a house" and options.height == 64 and options.frames == 17
+    compile(python_lines(shot, Path("p.json"), "world:3", "i.png", "m", "a"), "shot.py", "exec")
+
+
+@pytest.mark.parametrize(
+    ("change", "level", "words"),
+    [
+        ({}, "fine", "within what the model was trained on"),
+        ({"prompt": "a zeppelin on grass"}, "beyond training", "zeppelin"),
+        ({"frames": 18}, "impossible", "frames"),
+        ({"video_height": 65}, "impossible", "multiple"),
+    ],
+)
+def test_preflight_says_what_the_model_will_not_honour(change, level, words):
+    shot = replace(Shot(), **change)
+    request = Request(shot.prompt, shot.camera, height=shot.video_height)
+    assert any(finding.level == level and words in finding.text for finding in preflight(request))
