@@ -1,0 +1,64 @@
+"""Measure a desk model on held-out cameras by geometry alone: turn, travel and sharpness, beside true videos.
+
+    python recipes/desk/measure.py [PIPELINE_FOLDER] --cameras 24
+
+Nothing here is learned, and nothing knows which model made a video (`ucpe.evaluation.estimators.known_scene`).
+"""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from ucpe import CameraPipeline, Trajectory
+from ucpe.desk import FPS
+from ucpe.evaluation.estimators.known_scene import commanded_motion, estimate_motion
+from ucpe.synthesis.desk_clips import VALIDATION_SEED, load_shard, render_shard
+from ucpe.synthesis.worlds.surroundings import EYE_HEIGHT
+from ucpe.trajectories.rotations import angles_from_rotation
+
+
+def gradient_energy(frame: np.ndarray) -> float:
+    """Mean squared difference between neighbouring pixels of a frame (H, W, 3) uint8."""
+    picture = frame.astype(np.float64) / 255
+    return float((np.diff(picture, axis=0) ** 2).mean() + (np.diff(picture, axis=1) ** 2).mean())
+
+
+def main() -> None:
+    """Print mean errors over held-out cameras, with the first frame given."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("model", nargs="?", help="pipeline folder with its adapter (default: the bundled desk model)")
+    parser.add_argument("--cameras", type=int, default=24)
+    parser.add_argument("--style", choices=("textured", "plain"), default="textured")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        clips = load_shard(render_shard(0, VALIDATION_SEED, Path(folder), style=options.style, clips=options.cameras))
+    assert clips.near_depth is not None
+    pipe = CameraPipeline.from_pretrained(options.model)
+    errors: dict[str, list[list[float]]] = {"generated": [], "true videos": [], "standing still": []}
+    sharpness = []
+    for index in range(options.cameras):
+        camera = Trajectory(clips.c2w[index].double(), clips.lens(index), FPS)
+        true = clips.video[index].numpy()
+        made = np.asarray(pipe(clips.captions[index], camera, image=true[0], seed=index).videos[0].frames)
+        ends = camera.c2w[[0, -1]]
+        angles, wanted = angles_from_rotation(ends[:, :3, :3]), commanded_motion(ends)
+        ground = EYE_HEIGHT / float(clips.near_depth[index])
+        for name, video in (("generated", made), ("true videos", true), ("standing still", None)):
+            yaw, travel = 0.0, torch.zeros(3, dtype=torch.float64)
+            if video is not None:
+                yaw, travel, _ = estimate_motion(video[[0, -1]], camera.lens, angles.pitch, angles.roll, ground)
+            errors[name].append([abs(yaw - wanted.yaw), float((travel - wanted.travel)[[0, 2]].norm())])
+        sharpness.append(gradient_energy(made[-1]) / gradient_energy(true[-1]))
+    for name, rows in errors.items():
+        mean, median = np.mean(rows, axis=0), np.median(rows, axis=0)
+        print(f"{name:<15} yaw {mean[0]:5.1f} (median {median[0]:.1f}) degrees, travel {mean[1]:.2f} ({median[1]:.2f})")
+    print(f"gradient energy of the last frame: {np.mean(sharpness):.2f} of the truth's")
+
+
+if __name__ == "__main__":
+    main()
