@@ -37,8 +37,6 @@ class Render:
     """How it is laid out: with poles, or as the 3 x 2 equi-angular cubemap of YouTube. [default: by content]"""
     stereo: Literal["mono", "top-bottom", "side-by-side"] | None = None
     """How the panoramas of two eyes are laid out, of which the left is used. [default: by content]"""
-    yaw: float = 0.0
-    """Turn the whole move or path to the right by this many degrees; 0 looks at the middle of the panorama."""
     height: int = 480
     width: int = 832
     frames: int | None = None
@@ -77,8 +75,10 @@ def main(arguments: Sequence[str]) -> None:
 
     def cameras(frames: int, fps: float) -> list[Trajectory]:
         size = options.height, options.width
-        given = [replace(options.camera, lens=name or None).make_trajectory(frames, fps, *size) for name in names]
-        return [_turned(camera, options.yaw) for camera in given]
+        given = [
+            replace(options.camera, lens=name or None, yaw=0.0).make_trajectory(frames, fps, *size) for name in names
+        ]
+        return [_turned(camera, options.camera.yaw) for camera in given]
 
     if still:
         _take_stills(options, paths, cameras)
@@ -92,10 +92,9 @@ def main(arguments: Sequence[str]) -> None:
 
 
 def _turned(camera: Trajectory, yaw: float) -> Trajectory:
-    from ucpe.trajectories import Trajectory
+    from ucpe.trajectories import DEFAULT_LENS, Trajectory
 
-    turn = Trajectory.static(camera.lens, yaw=yaw, frames=1).c2w[0]
-    return camera.transformed(turn) if yaw else camera
+    return camera.transformed(Trajectory.static(DEFAULT_LENS, yaw=yaw, frames=1).c2w[0]) if yaw else camera
 
 
 def _open_footage(options: Render) -> Footage:
