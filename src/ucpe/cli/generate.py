@@ -162,6 +162,9 @@ def make_requests(
     from ucpe.generation.requests import Request, read_list
 
     defaults = facts.defaults
+    for name, number in (("frames", options.frames), ("fps", options.fps)):
+        if number is not None and not number > 0:
+            raise ValueError(f"--{name} must be a positive number, got {number}")
     if options.prompt is None and options.camera != CameraOptions():
         raise ValueError(f"--{'list' if recorded is None else 'again'} says itself what the camera is: leave it out")
     if recorded is not None:
