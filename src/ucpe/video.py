@@ -94,7 +94,7 @@ def probe_video(path: str | Path) -> VideoInfo:
         stream = container.streams.video[0]
         context = stream.codec_context
         fps = float(_rate(path, stream) or 0)
-        if not context.width or not fps > 0:
+        if context is None or not context.width or not fps > 0:
             raise VideoError(f"{path}: no readable picture size or frame rate; is the file complete?")
         ticks = stream.duration * stream.time_base if stream.duration else Fraction(container.duration or 0, 1_000_000)
         tags = (context.colorspace, context.color_primaries, context.color_trc)
@@ -307,7 +307,7 @@ def _open(path: str | Path) -> Any:
         raise VideoError(f"{path}: no such file")
     try:
         container = av.open(str(path))
-    except (av.FFmpegError, OSError) as error:
+    except (av.FFmpegError, OSError, UnicodeDecodeError) as error:
         raise VideoError(f"{path}: not a readable video ({error}); is the file complete?") from None
     if not container.streams.video:
         container.close()

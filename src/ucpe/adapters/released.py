@@ -117,7 +117,7 @@ def _read_state(path: Path) -> dict[str, Tensor]:
         check_archive(path)
     try:
         state = torch.load(path, map_location="cpu", weights_only=True)
-    except OSError:
+    except FileNotFoundError:
         raise
     except Exception as error:
         raise ValueError(f"{path} holds more than weights, or is damaged, and was not loaded: {error}") from None

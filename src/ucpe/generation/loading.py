@@ -98,6 +98,8 @@ def pipeline_family(model: str | Path) -> Family:
         config: Any = DiffusionPipeline.load_config(str(model))
     except OSError:
         return Family()
+    if not isinstance(config, dict) or not isinstance(config.get("_class_name", ""), str):
+        raise ValueError(f"{model}: model_index.json must be a JSON object with the _class_name of a pipeline")
     return family_named(config.get("_class_name", ""))
 
 

@@ -15,6 +15,7 @@ from torch import Tensor
 from torch.utils.data._utils.collate import default_collate_fn_map
 
 from ucpe.lenses.numerics import angle_between, furthest, geometry_dtype, largest_component, widest_dtype
+from ucpe.reading import MAX_IMAGE_PIXELS
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -292,6 +293,8 @@ def as_parameter(name: str, value: Parameter) -> Tensor:
             tensor = torch.as_tensor(value, dtype=torch.float64, device="cpu")
         except (TypeError, ValueError, RuntimeError):
             raise ValueError(f"{name} must be a number or a tensor, got {value!r}") from None
+    if not tensor.numel():
+        raise ValueError(f"{name} must hold at least one number, got an empty list")
     finite = torch.isfinite(tensor)
     if not finite.all():
         raise ValueError(f"{name} must be finite, got {_offending(tensor, finite)}")
@@ -308,7 +311,9 @@ def check_range(name: str, value: Tensor, low: float, high: float) -> None:
 
 def check_size(height: int, width: int) -> tuple[int, int]:
     """Height and width as plain integers; ValueError unless the image has at least one pixel."""
-    return _pixel_count("height", height), _pixel_count("width", width)
+    height, width = _pixel_count("height", height), _pixel_count("width", width)
+    MAX_IMAGE_PIXELS.check(height * width, f"{height} x {width}")
+    return height, width
 
 
 def pixel_grid(

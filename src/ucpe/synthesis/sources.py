@@ -272,7 +272,10 @@ def _open_source(name: str) -> Iterator[Source]:
                 yield PanoramaSource(video, **_beside(video))
     elif path.suffix == ".jsonl" and path.is_file():
         for where, content in read_json_lines(path):
-            yield PanoramaSource(**_settings(path, content, where))
+            settings = _settings(path, content, where)
+            if "video" not in settings:
+                raise ValueError(f"{where}: no video")
+            yield PanoramaSource(**settings)
     elif path.suffix.lower() in VIDEO_SUFFIXES:
         yield PanoramaSource(path, **_beside(path))
     else:

@@ -55,7 +55,10 @@ class CaptionedCamera:
         c2w = recording.c2w[:frames]
         if not gravity_aligned:
             c2w = invert_pose(c2w[0]) @ c2w
-        trajectory = Trajectory(c2w, self.lens, fps, up_known=gravity_aligned).scaled(self.scale)
+        try:
+            trajectory = Trajectory(c2w, self.lens, fps, up_known=gravity_aligned).scaled(self.scale)
+        except ValueError as error:
+            raise ValueError(f"{self.pose}: {error}") from None
         return trajectory.zero_first_yaw() if gravity_aligned else trajectory
 
     def released(self) -> Trajectory:
