@@ -15,7 +15,6 @@ from pathlib import Path
 import pytest
 
 from ucpe.cli import COMMANDS
-from ucpe.training.recipes import RECIPES
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = sorted(
@@ -53,8 +52,8 @@ def options_of(*words: str) -> set[str]:
 def subcommands(name: str, words: list[str]) -> list[str]:
     """The words before the first option; a recipe of ours where a page says RECIPE or names a file."""
     leading = list(itertools.takewhile(lambda word: not word.startswith("-"), words))
-    known = [] if name != "train" or not leading or leading[0] in RECIPES else ["ucpe"]
-    return known or leading
+    recipe = name == "train" and bool(leading) and (leading[0].isupper() or leading[0].endswith(".py"))
+    return ["ucpe"] if recipe else leading
 
 
 @pytest.mark.parametrize("page", PAGES, ids=page_name)
