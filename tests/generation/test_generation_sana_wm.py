@@ -7,6 +7,7 @@ import pytest
 import torch
 from PIL import Image
 
+from ucpe.cli.evaluate import main as evaluate
 from ucpe.cli.generate import main
 from ucpe.generation import CameraPipeline
 from ucpe.generation.first_frame import lens_of_cropped
@@ -121,3 +122,6 @@ def test_generate_on_the_command_line(sana_wm_folder, picture, tmp_path):
     main([PROMPT, *files, "--lens", "fisheye", "--move", "orbit", *size])
     assert read_frames(tmp_path / "out.mp4").shape == (9, 64, 96, 3)
     assert json.loads((tmp_path / "out.json").read_text())["request"]["camera"]["lens"]["model"] == "ucm"
+    report = tmp_path / "report"
+    evaluate([str(tmp_path / "out.mp4"), "--cameras", str(tmp_path / "out.json"), "-o", str(report)])
+    assert [video["name"] for video in json.loads((report / "results.json").read_text())["videos"]] == ["out"]

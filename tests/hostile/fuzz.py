@@ -1,4 +1,4 @@
-"""Damaged files through the real readers, and hostile lines through the real command line, in limited processes.
+"""Damaged files through the real readers, in limited processes.
 
     make fuzz                                   20,000 cases with a new seed
     python tests/hostile/fuzz.py --seed 7 --case 123     one of them again, with its traceback

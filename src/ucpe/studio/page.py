@@ -191,8 +191,8 @@ class Page:
         self.refresh_outside()
         if window.document.history.tag is None:
             self.refresh_graphs()
-        for panel in self.panels:
-            panel.refresh()
+            for panel in self.panels:
+                panel.refresh()
 
     def refresh_moment(self) -> None:
         """Show the present moment: picture, drawing, clock."""

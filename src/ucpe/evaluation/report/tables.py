@@ -185,10 +185,10 @@ def markdown(table: Table) -> str:
     for index, row in enumerate(table.rows):
         if row.group != group:
             group = row.group
-            lines.append(f"| *{group}* |" + " |" * (len(head) - 1))
+            lines.append(f"| *{_plain(group)}* |" + " |" * (len(head) - 1))
         cells = [_markdown_cell(row, column, places.get((index, column.metric))) for column in columns]
-        lines.append("| " + " | ".join([row.label, *cells, row.note]) + " |")
-    return "\n".join([*lines, "", *(f"- {note}" for note in table.notes)]) + "\n"
+        lines.append("| " + " | ".join([_plain(row.label), *cells, row.note]) + " |")
+    return "\n".join([*lines, "", *(f"- {_plain(note)}" for note in table.notes)]) + "\n"
 
 
 def latex(table: Table) -> str:
@@ -222,7 +222,7 @@ def latex(table: Table) -> str:
             lines.append(rf"\multicolumn{{{len(columns) + 1}}}{{l}}{{\emph{{{_escaped(group)}}}}} \\")
         cells = [_latex_cell(row, column, places.get((index, column.metric))) for column in columns]
         lines.append(" & ".join([_escaped(row.label), *cells]) + r" \\")
-    lines += [r"\bottomrule", r"\end{tabular}", *(f"% {note}" for note in table.notes)]
+    lines += [r"\bottomrule", r"\end{tabular}", *(f"% {' '.join(note.split())}" for note in table.notes)]
     return "\n".join(lines) + "\n"
 
 
@@ -263,7 +263,15 @@ def _attempts(results: dict[str, Any]) -> str:
     return f"{least['measured']}/{least['attempted']}"
 
 
+def _plain(text: str) -> str:
+    """Text that stays in its cell of a Markdown table and is no HTML."""
+    return " ".join(text.split()).replace("\\", "\\\\").replace("|", "\\|").replace("<", "&lt;")
+
+
+LATEX = {character: "\\" + character for character in "&%_#${}"}
+LATEX |= {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "ξ": r"$\xi$"}
+"""What characters with a meaning of their own are written as."""
+
+
 def _escaped(text: str) -> str:
-    for character in "&%_#":
-        text = text.replace(character, "\\" + character)
-    return text.replace("ξ", r"$\xi$")
+    return "".join(LATEX.get(character, character) for character in " ".join(text.split()))
