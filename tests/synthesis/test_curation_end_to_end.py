@@ -136,7 +136,7 @@ def fit(points: np.ndarray, target: np.ndarray) -> tuple[float, np.ndarray, np.n
 
 def test_nothing_is_done_twice(curated, raw_footage):
     def stamps() -> dict[Path, int]:
-        return {file: file.stat().st_mtime_ns for file in curated.rglob("*") if file.is_file()}
+        return {file: file.stat().st_mtime_ns for file in curated.rglob("*") if file.is_file() and file.name != "lock"}
 
     before = stamps()
     curate.main([str(raw_footage[0]), "-o", str(curated), *OPTIONS])

@@ -43,7 +43,9 @@ def parts_of(folder) -> dict[str, bytes]:
 
 
 def children(process) -> list[int]:
-    found = subprocess.run(["ps", "-o", "pid=,args=", "--ppid", str(process)], capture_output=True, text=True).stdout
+    found = subprocess.run(
+        ["ps", "-ww", "-o", "pid=,args=", "--ppid", str(process)], capture_output=True, text=True
+    ).stdout
     return [int(line.split()[0]) for line in found.splitlines() if "spawn_main" in line]
 
 

@@ -90,14 +90,15 @@ def render_shard(
     threads: int = 1,
     style: Style = "textured",
     kept: Sequence[int] = tuple(range(FRAMES)),
-    clips: int = CLIPS_PER_SHARD,
+    clips: int | None = None,
 ) -> Path:
     """Render one shard of clips, unless it is already there; returns its path.
 
-    Only the `kept` frames of every clip are rendered.
+    Only the `kept` frames of every clip are rendered, and CLIPS_PER_SHARD `clips` unless told otherwise.
     """
     from ucpe.synthesis.worlds import World, render_clip
 
+    clips = CLIPS_PER_SHARD if clips is None else clips
     path = Path(folder) / f"clips-{shard:05d}.safetensors"
     if path.exists():
         return path
