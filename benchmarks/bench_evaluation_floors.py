@@ -1,7 +1,7 @@
 """The pose estimators' own errors under every protocol: worlds filmed with random cameras, estimated, compared.
 
 python benchmarks/bench_evaluation_floors.py colmap --clips 20 -o src/ucpe/evaluation/estimators/colmap_floor.json
-python benchmarks/bench_evaluation_floors.py desk --clips 100 -o src/ucpe/evaluation/estimators/desk_floor.json
+python benchmarks/bench_evaluation_floors.py desk --clips 100 -o src/ucpe/desk/weights/estimator_floors.json
 """
 
 import argparse
@@ -12,17 +12,18 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from ucpe import desk
+from ucpe.desk import clips as desk_clips
 from ucpe.evaluation.estimators import EstimatorChoice
 from ucpe.evaluation.estimators.base import Clip, EstimationFailure
 from ucpe.evaluation.inputs import lens_family
 from ucpe.evaluation.protocols import PROTOCOLS
 from ucpe.evaluation.records import pose_metrics
-from ucpe.synthesis import desk_clips
 from ucpe.synthesis.worlds import World, render_clip
 from ucpe.trajectories import Trajectory
 
 FPS = 8.0
-SIZES = {"colmap": (16, 240, 416), "desk": (desk_clips.FRAMES, desk_clips.HEIGHT, desk_clips.WIDTH)}
+SIZES = {"colmap": (16, 240, 416), "desk": (desk.FRAMES, desk.HEIGHT, desk.WIDTH)}
 KEPT = ("RotErr", "TransErr", "CamMC", "SpeedErr", "RPE_rot", "RPE_trans", "ATE")
 
 

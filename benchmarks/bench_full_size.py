@@ -25,7 +25,7 @@ from safetensors.torch import save_file
 from ucpe.adapters import CameraAdapter
 from ucpe.adapters.released import RELEASED_GEOMETRY
 from ucpe.adapters.sizes import preset_transformer
-from ucpe.generation import desk
+from ucpe.desk.model import make_tokenizer
 
 SHARD = 2 << 30
 PROMPT = "a red tower on grass, mountains on the horizon, under a clear sky"
@@ -122,7 +122,7 @@ def build(folder):
     write_random(transformer, wan / "transformer", "diffusion_pytorch_model", torch.bfloat16)
     write_random(autoencoder, wan / "vae", "diffusion_pytorch_model", torch.float32)
     FlowMatchEulerDiscreteScheduler(shift=3.0).save_pretrained(wan / "scheduler")
-    desk.make_tokenizer(tuple(PROMPT.replace(",", "").split())).save_pretrained(wan / "tokenizer")
+    make_tokenizer(tuple(PROMPT.replace(",", "").split())).save_pretrained(wan / "tokenizer")
     adapter = CameraAdapter.for_transformer(transformer, **RELEASED_GEOMETRY)
     for parameter in adapter.parameters():
         torch.nn.init.normal_(parameter, std=0.02)

@@ -13,12 +13,13 @@ import torch
 from diffusers import AutoencoderKLWan
 from safetensors.torch import save_file
 
+from ucpe.desk.model import autoencoder_config
 from ucpe.lenses import FAMILIES
 from ucpe.training.base_models import BaseModel
 from ucpe.training.clips import open_source
 from ucpe.training.encoded import EncodedClips, VideoEncoder, encode_missing
 from ucpe.training.loop import accumulate, make_accelerator
-from ucpe.training.recipes import RECIPES, AutoencoderRecipe
+from ucpe.training.recipes import RECIPES
 from ucpe.training.steps import TrainingSteps, draw_clips
 from ucpe.trajectories import Trajectory
 
@@ -46,7 +47,7 @@ def main():
     torch.set_num_threads(1)
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
-        AutoencoderKLWan(**AutoencoderRecipe().config()).save_pretrained(folder / "vae")
+        AutoencoderKLWan(**autoencoder_config()).save_pretrained(folder / "vae")
         recipe = replace(RECIPES["desk-model"], autoencoder=str(folder / "vae"))
         write_clips(folder, recipe)
         model = BaseModel(recipe)

@@ -18,7 +18,7 @@ def tiny_sana_wm():
     )
     from transformers import Gemma2Config, Gemma2ForCausalLM
 
-    from ucpe.generation import desk
+    from ucpe.desk.model import make_tokenizer
 
     torch.manual_seed(0)
     vae = AutoencoderKLLTX2Video(
@@ -34,7 +34,7 @@ def tiny_sana_wm():
         for name, parameter in transformer.named_parameters():
             if not name.endswith(("A_log", "dt_bias")):
                 parameter.normal_(std=0.15)
-    tokenizer = desk.make_tokenizer(("a", "red", "tower", "on", "grass"))
+    tokenizer = make_tokenizer(("a", "red", "tower", "on", "grass"))
     text = Gemma2Config(
         vocab_size=len(tokenizer), hidden_size=8, intermediate_size=16, num_hidden_layers=1, num_attention_heads=2,
         num_key_value_heads=1, head_dim=4, pad_token_id=0, bos_token_id=1, eos_token_id=1,

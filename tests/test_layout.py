@@ -23,9 +23,9 @@ ROOMS = (
 )
 
 
-def imported_rooms(source: str, package: list[str]) -> set[str]:
-    """Rooms that a module's source imports anywhere, also inside functions."""
-    modules = set()
+def imported_modules(source: str, package: list[str]) -> set[str]:
+    """Names that a module's source imports anywhere, also inside functions."""
+    modules: set[str] = set()
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Import):
             modules |= {alias.name for alias in node.names}
@@ -33,8 +33,28 @@ def imported_rooms(source: str, package: list[str]) -> set[str]:
             base = package[: len(package) - node.level + 1] if node.level else []
             name = ".".join([*base, *(node.module or "").split(".")]).strip(".")
             modules |= {name, *(f"{name}.{alias.name}" for alias in node.names)}
-    parts = [module.split(".") for module in modules]
-    return {part[1] for part in parts if part[0] == "ucpe" and len(part) > 1 and part[1] in ROOMS}
+    return modules
+
+
+def imported_rooms(source: str, package: list[str]) -> set[str]:
+    """Rooms that a module's source imports, itself or through modules beside the rooms (desk, work, video, ...)."""
+    rooms: set[str] = set()
+    seen: set[str] = set()
+    waiting = imported_modules(source, package)
+    while waiting:
+        module = waiting.pop()
+        seen.add(module)
+        name, *rest = module.split(".")
+        if name != "ucpe" or not rest:
+            continue
+        if rest[0] in ROOMS:
+            rooms.add(rest[0])
+            continue
+        stem = PACKAGE.joinpath(*rest)
+        for path, home in ((stem.with_suffix(".py"), rest[:-1]), (stem / "__init__.py", rest)):
+            if path.is_file():
+                waiting |= imported_modules(path.read_text(), ["ucpe", *home]) - seen
+    return rooms
 
 
 @pytest.mark.parametrize("room", ROOMS)
@@ -50,6 +70,8 @@ def test_the_check_sees_every_kind_of_import():
     source = "import ucpe.cli.lens\ndef f():\n    from ucpe.training import loop\n    from ..studio import page\n"
     assert imported_rooms(source, ["ucpe", "lenses"]) == {"cli", "training", "studio"}
     assert imported_rooms("from ucpe import bench", ["ucpe"]) == {"bench"}
+    assert imported_rooms("from ucpe.desk import clips", ["ucpe"]) >= {"lenses", "trajectories", "synthesis"}
+    assert not imported_rooms("from ucpe.desk.model import make_transformer", ["ucpe"])
 
 
 def test_every_command_has_its_file_and_every_file_its_command():

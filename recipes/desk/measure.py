@@ -1,6 +1,6 @@
 """Measure a desk model on held-out cameras by geometry alone: turn, travel and sharpness, beside true videos.
 
-    python recipes/desk/measure.py [PIPELINE_FOLDER] --cameras 24
+    python -m recipes.desk.measure [PIPELINE_FOLDER] --cameras 24
 
 Nothing here is learned, and nothing knows which model made a video (`ucpe.evaluation.estimators.known_scene`).
 """
@@ -16,8 +16,8 @@ import torch
 
 from ucpe import CameraPipeline, Trajectory
 from ucpe.desk import FPS
+from ucpe.desk.clips import VALIDATION_SEED, load_shard, render_shard
 from ucpe.evaluation.estimators.known_scene import commanded_motion, estimate_motion
-from ucpe.synthesis.desk_clips import VALIDATION_SEED, load_shard, render_shard
 from ucpe.synthesis.worlds.surroundings import EYE_HEIGHT
 from ucpe.trajectories.rotations import angles_from_rotation
 

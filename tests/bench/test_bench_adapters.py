@@ -17,6 +17,7 @@ import torch
 from accelerate.state import AcceleratorState, GradientState
 from safetensors.torch import save_file
 
+from ucpe import desk
 from ucpe.bench import adapters, generated_videos
 from ucpe.bench.adapter_contestants import (
     BATCH,
@@ -31,7 +32,6 @@ from ucpe.bench.adapter_results import LOSS, assemble, markdown
 from ucpe.bench.adapters import Benchmark, Folders, run_benchmark
 from ucpe.bench.runs import Record
 from ucpe.evaluation.report.quoted import quoted_rows
-from ucpe.generation import desk
 from ucpe.lenses import FAMILIES
 from ucpe.training.recipes import RECIPES
 from ucpe.trajectories import Trajectory
@@ -272,7 +272,7 @@ def test_every_contestant_has_the_recipe_of_its_row_and_the_same_terms():
 
 @pytest.mark.parametrize("name", CONTESTANTS)
 def test_every_contestant_fits_the_desk_transformer(name):
-    from ucpe.generation.desk import make_transformer
+    from ucpe.desk.model import make_transformer
     from ucpe.training.base_models import build_denoiser
 
     recipe = contestant_recipe(CONTESTANTS[name], 10)

@@ -13,7 +13,7 @@ from ucpe.bench.generation_results import assemble, markdown
 from ucpe.bench.pair_clips import KEPT, PrincipalLatents, load_pairs
 from ucpe.bench.pair_model import CONTESTANTS, PairModel, find_contestant
 from ucpe.bench.runs import Record
-from ucpe.synthesis import desk_clips
+from ucpe.desk import clips as desk_clips
 
 SMALL = Benchmark(("ucpe", "none"), seeds=1, steps=4, clips=8, cameras=4, checks=2)
 

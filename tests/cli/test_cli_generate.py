@@ -12,10 +12,12 @@ from PIL import Image
 from safetensors.torch import save_file
 
 import ucpe.cli
-from ucpe.generation import desk
+from ucpe import desk
 from ucpe.generation.checks import read_facts
 from ucpe.generation.requests import read_again
 from ucpe.lenses import UCM
+from ucpe.training.export import generation_defaults
+from ucpe.training.recipes import RECIPES
 from ucpe.trajectories import Trajectory
 from ucpe.video import read_frames
 
@@ -218,4 +220,4 @@ def test_the_card_lists_the_words():
     assert facts.vocabulary is not None
     listed = set(re.findall(r"[a-z]+", card[card.index("## Words") :]))
     assert set(facts.vocabulary.words) <= listed
-    assert facts.defaults.limits == desk.LIMITS
+    assert facts.defaults.limits == generation_defaults(RECIPES["desk-model"]).limits

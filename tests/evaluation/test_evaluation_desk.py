@@ -1,4 +1,3 @@
-import json
 import subprocess
 import sys
 from functools import cache
@@ -8,18 +7,18 @@ import numpy as np
 import pytest
 import torch
 
+from ucpe.desk import FPS, FRAMES, HEIGHT, WIDTH
+from ucpe.desk import clips as desk_clips
+from ucpe.desk.networks import best_rotation, ray_motion, robust_rotation
 from ucpe.evaluation.camera_metrics import calibration_errors, commanded_calibration
-from ucpe.evaluation.estimators import desk, desk_training
+from ucpe.evaluation.estimators import desk
 from ucpe.evaluation.estimators.base import Clip, EstimationFailure
-from ucpe.evaluation.estimators.desk_model import HEIGHT, WIDTH, best_rotation, ray_motion, robust_rotation
 from ucpe.evaluation.protocols import PROTOCOLS
 from ucpe.lenses import UCM, Lens
-from ucpe.synthesis import desk_clips
 from ucpe.synthesis.worlds import World, render_clip
 from ucpe.trajectories import Trajectory
 from ucpe.trajectories.rotations import rotation_angle, rotation_exp
 
-FRAMES, FPS = desk_clips.FRAMES, desk_clips.FPS
 SEEDS = [desk_clips.VALIDATION_SEED + 500_000 + index for index in range(4)]
 FRESH = [desk_clips.VALIDATION_SEED + 940_000 + index for index in range(4)]
 """Worlds on which nothing was chosen: neither shots nor limits."""
@@ -244,28 +243,8 @@ def test_a_turn_is_seen_behind_grain_that_stays_on_the_screen():
     assert PROTOCOLS["robust"].evaluate(camera.c2w, estimate.c2w, 1.0)["RotErr"] < 0.25 * 20
 
 
-def test_training_runs_stops_and_continues(tmp_path, monkeypatch):
-    monkeypatch.setattr(desk_clips, "CLIPS_PER_SHARD", 3)
-    steps = {f"{name}_steps": 2 for name in ("calibrator", "flow", "matcher", "matching")}
-    settings = desk_training.DeskTraining(shards=1, batch=4, matcher_batch=4, **steps)
-    lines: list[str] = []
-    path = desk_training.train(tmp_path / "clips", tmp_path / "out", settings, log=lines.append)
-    calibrator, motion, metadata = desk.load_weights(path)
-    assert metadata["training"]["calibrator_steps"] == 2
-    assert json.loads(lines[-1]) == metadata["floors"]
-    before = path.read_bytes()
-    lines.clear()
-    path.unlink()
-    desk.load_weights.cache_clear()
-    assert desk_training.train(tmp_path / "clips", tmp_path / "out", settings, log=lines.append).read_bytes() == before
-    assert not any("step" in line for line in lines)
-    assert sum(p.numel() for p in calibrator.parameters()) + sum(p.numel() for p in motion.parameters()) < 1_000_000
-    with pytest.raises(ValueError, match="no desk estimator weights"):
-        desk.load_weights(tmp_path / "nowhere.safetensors")
-
-
 def test_measuring_loads_neither_training_nor_diffusers():
     code = "import sys, ucpe.evaluation.estimators.desk as d; d.DeskMotionEstimator(); print(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
     heavy = [name for name in loaded if name.startswith(("diffusers", "ucpe.training", "ucpe.generation"))]
-    assert not heavy and "ucpe.evaluation.estimators.desk_training" not in loaded
+    assert not heavy

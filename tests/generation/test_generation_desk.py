@@ -5,10 +5,11 @@ import numpy as np
 import pytest
 import torch
 
+from ucpe import desk
 from ucpe.evaluation.estimators.base import Clip
 from ucpe.evaluation.estimators.desk import DeskMotionEstimator
 from ucpe.evaluation.protocols import PROTOCOLS
-from ucpe.generation import CameraPipeline, desk
+from ucpe.generation import CameraPipeline
 from ucpe.lenses import FAMILIES, UCM
 from ucpe.training.base_models import find_folder
 from ucpe.trajectories import Trajectory

@@ -7,8 +7,9 @@ import pytest
 import torch
 from diffusers import AutoencoderKLWan, FlowMatchEulerDiscreteScheduler, WanPipeline, WanTransformer3DModel
 
+from ucpe import desk
 from ucpe.adapters import CameraAdapter
-from ucpe.generation import CameraPipeline, desk
+from ucpe.generation import CameraPipeline
 from ucpe.generation.defaults import Defaults
 from ucpe.lenses import UCM, Pinhole
 from ucpe.training.base_models import BaseModel

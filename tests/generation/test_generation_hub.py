@@ -12,7 +12,7 @@ from urllib.parse import unquote, urlparse
 
 import pytest
 
-from ucpe.generation import desk
+from ucpe import desk
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 

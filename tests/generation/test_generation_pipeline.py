@@ -8,8 +8,9 @@ import torch
 from diffusers import AutoencoderKLWan, FlowMatchEulerDiscreteScheduler, WanPipeline, WanTransformer3DModel
 from diffusers.utils import export_to_video
 
+from ucpe import desk
 from ucpe.adapters import CameraAdapter, ReCamMaster
-from ucpe.generation import CameraPipeline, desk
+from ucpe.generation import CameraPipeline
 from ucpe.generation.defaults import Defaults
 from ucpe.generation.preview import preview_sheet
 from ucpe.generation.requests import Request, make_video, read_again, read_list

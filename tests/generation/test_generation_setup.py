@@ -5,7 +5,8 @@ import pytest
 import torch
 from diffusers import FlowMatchEulerDiscreteScheduler, UniPCMultistepScheduler
 
-from ucpe.generation import CameraPipeline, desk
+from ucpe import desk
+from ucpe.generation import CameraPipeline
 from ucpe.generation.checks import beyond_limits, check_output, read_facts
 from ucpe.generation.defaults import Defaults, Limits
 from ucpe.generation.setup import EvenEuler, Setup, check_lora, make_scheduler, split_lora

@@ -310,7 +310,8 @@ def motions(folder: Path) -> list[Kind]:
 
 def pipelines(folder: Path) -> list[Kind]:
     """A pipeline's folder; its weights are links, and only its texts are damaged."""
-    from ucpe.generation import CameraPipeline, desk
+    from ucpe import desk
+    from ucpe.generation import CameraPipeline
 
     model = folder / "desk"
     for path in Path(desk.WEIGHTS).rglob("*"):

@@ -19,7 +19,7 @@ from diffusers import (
 )
 from safetensors.torch import save_file
 
-from ucpe.generation.desk import make_tokenizer
+from ucpe.desk.model import make_tokenizer
 from ucpe.lenses import FAMILIES
 from ucpe.training.base_models import BaseModel
 from ucpe.training.clips import DeskClipFiles

@@ -1,12 +1,10 @@
 import json
 
 import pytest
-import torch
 
 from ucpe.cli.train import main
-from ucpe.training.autoencoder import train_autoencoder
 from ucpe.training.progress import read_curve
-from ucpe.training.recipes import RECIPES, AutoencoderRecipe
+from ucpe.training.recipes import RECIPES
 
 SIZES = [
     "--frames",
@@ -27,7 +25,7 @@ SIZES = [
 def test_list_names_every_recipe(capsys):
     main(["--list"])
     listed = {line.split()[0] for line in capsys.readouterr().out.splitlines()}
-    assert listed == {*RECIPES, "desk-clips", "desk-autoencoder"}
+    assert listed == {*RECIPES, "desk-clips"}
 
 
 def test_any_field_of_a_recipe_can_be_set(t2v, clip_folder, tmp_path, capsys):
@@ -66,27 +64,8 @@ def test_wrong_commands_say_what_is_wrong(arguments, message):
         main(arguments)
 
 
-def test_autoencoder_trains_and_continues_bit_for_bit(make_clips, tmp_path):
-    clips = make_clips(tmp_path / "clips", count=3, frames=9)
-    recipe = AutoencoderRecipe(
-        base_dim=12, decoder_base_dim=4, steps=4, batch=1, frames=5, height=32, width=32, checkpoint_every=2, warmup=2
-    )
-    whole = train_autoencoder(recipe, clips, tmp_path / "whole", quiet=True)
-    fields = "--base-dim 12 --decoder-base-dim 4 --steps 4 --batch 1 --frames 5 --height 32 --width 32 --warmup 2"
-    folders = ["--data", str(clips), "-o", str(tmp_path / "parts")]
-    main(["desk-autoencoder", *folders, *fields.split(), "--checkpoint-every", "2"])
-    curve = (tmp_path / "parts/metrics.jsonl").read_text()
-    assert curve == (tmp_path / "whole/metrics.jsonl").read_text()
-    (tmp_path / "parts/checkpoints/step-0000004.safetensors").unlink()
-    again = train_autoencoder(recipe, clips, tmp_path / "parts", quiet=True)
-    assert (tmp_path / "parts/metrics.jsonl").read_text() == curve
-    for name, value in whole.state_dict().items():
-        assert torch.equal(value, again.state_dict()[name])
-    assert again.config.latents_std != [1.0] * 16
-
-
 def test_desk_clips_are_rendered_by_the_command(tmp_path, monkeypatch, capsys):
-    from ucpe.synthesis import desk_clips
+    from ucpe.desk import clips as desk_clips
 
     monkeypatch.setattr(desk_clips, "CLIPS_PER_SHARD", 1)
     main(["desk-clips", "-o", str(tmp_path), "--shards", "1", "--validation"])

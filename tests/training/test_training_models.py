@@ -129,14 +129,13 @@ def test_a_model_from_scratch_becomes_a_pipeline_that_generates(make_clips, t2v,
     """The desk model's own recipe, with a smaller transformer and an untrained autoencoder."""
     from dataclasses import replace
 
-    from ucpe.generation import desk
-    from ucpe.training.recipes import AutoencoderRecipe
+    from ucpe.desk import model as desk_parts
 
-    small = {**desk.transformer_config(), "num_attention_heads": 2, "num_layers": 1, "ffn_dim": 32}
-    monkeypatch.setattr(desk, "transformer_config", lambda: small)
+    small = {**desk_parts.transformer_config(), "num_attention_heads": 2, "num_layers": 1, "ffn_dim": 32}
+    monkeypatch.setattr(desk_parts, "transformer_config", lambda: small)
     from diffusers import AutoencoderKLWan
 
-    AutoencoderKLWan(**AutoencoderRecipe(base_dim=4, decoder_base_dim=4).config()).save_pretrained(tmp_path / "vae")
+    AutoencoderKLWan(**desk_parts.autoencoder_config(4, 4)).save_pretrained(tmp_path / "vae")
     clips = make_clips(tmp_path / "clips", count=4, frames=17, height=64, width=112)
     recipe = replace(
         RECIPES["desk-model"],
@@ -180,7 +179,7 @@ def _source(folder):
 
 
 def test_a_model_from_scratch_needs_an_autoencoder():
-    with pytest.raises(ValueError, match="desk-autoencoder"):
+    with pytest.raises(ValueError, match="--autoencoder"):
         BaseModel(RECIPES["desk-model"])
 
 
@@ -217,7 +216,7 @@ def test_dry_run_checks_one_batch_and_trains_nothing(tiny_recipe, t2v, clip_fold
 def test_dry_run_without_weights_sizes_the_run_and_says_what_is_missing(
     tiny_recipe, clip_folder, tmp_path, monkeypatch
 ):
-    from ucpe.generation import desk
+    from ucpe import desk
 
     monkeypatch.setattr(desk, "WEIGHTS", tmp_path / "none")
     recipe = tiny_recipe("desk", cache_text=False)

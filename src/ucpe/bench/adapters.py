@@ -21,6 +21,7 @@ import numpy as np
 import torch
 from safetensors import safe_open
 
+from ucpe import desk
 from ucpe.bench import generated_videos
 from ucpe.bench.adapter_contestants import (
     CONTESTANTS,
@@ -35,10 +36,10 @@ from ucpe.bench.encodings import processor
 from ucpe.bench.generated_videos import MODES, PROTOCOL, video_path
 from ucpe.bench.runs import Budget, Record, RunFolder, render_all, run_all
 from ucpe.desk import FRAMES, HEIGHT, WIDTH
+from ucpe.desk.clips import CLIPS_PER_SHARD, VALIDATION_SEED, render_shard, shard_paths
 from ucpe.files import atomic_file, file_fingerprint, fingerprint_of
-from ucpe.generation import CameraPipeline, desk
+from ucpe.generation import CameraPipeline
 from ucpe.generation.loading import ADAPTER_FOLDER, load_quietly
-from ucpe.synthesis.desk_clips import CLIPS_PER_SHARD, VALIDATION_SEED, render_shard, shard_paths
 from ucpe.training.base_models import BaseModel, find_folder
 from ucpe.training.clips import DeskClipFiles
 from ucpe.training.encoded import EncodedClips, encode_missing

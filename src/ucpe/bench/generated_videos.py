@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from ucpe.desk import FRAMES, HEIGHT, WIDTH
 from ucpe.evaluation.camera_metrics import calibration_errors, commanded_calibration
 from ucpe.evaluation.estimators import EstimatorChoice
 from ucpe.evaluation.estimators.base import Calibration, PoseEstimate
@@ -19,7 +20,6 @@ from ucpe.evaluation.records import pose_metrics
 from ucpe.evaluation.run import EvaluationSettings, evaluate
 from ucpe.files import file_fingerprint
 from ucpe.generation import CameraPipeline
-from ucpe.synthesis.desk_clips import FRAMES, HEIGHT, WIDTH
 from ucpe.training.clips import Source
 from ucpe.training.loop import Stopped
 from ucpe.trajectories import Trajectory

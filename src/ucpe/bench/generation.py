@@ -21,10 +21,10 @@ from ucpe.bench.generation_results import assemble, draw, markdown
 from ucpe.bench.pair_clips import PairClips, PrincipalLatents, load_pairs, missing_shards, render_pairs
 from ucpe.bench.pair_model import BATCH, CONTESTANTS, PairModel, find_contestant
 from ucpe.bench.runs import Budget, Record, RunFolder, render_all, run_all
+from ucpe.desk.clips import VALIDATION_SEED
+from ucpe.desk.model import make_tokenizer
 from ucpe.evaluation.estimators.known_scene import commanded_motion, estimate_motion
 from ucpe.files import atomic_file, fingerprint_of
-from ucpe.generation.desk import make_tokenizer
-from ucpe.synthesis.desk_clips import VALIDATION_SEED
 from ucpe.synthesis.worlds import vocabulary
 from ucpe.synthesis.worlds.surroundings import EYE_HEIGHT
 from ucpe.trajectories.rotations import angles_from_rotation

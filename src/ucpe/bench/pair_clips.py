@@ -13,7 +13,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ucpe.synthesis.desk_clips import CLIPS_PER_SHARD, HEIGHT, WIDTH, DeskClips, load_shard, render_shard, shard_paths
+from ucpe.desk import HEIGHT, WIDTH
+from ucpe.desk.clips import CLIPS_PER_SHARD, DeskClips, load_shard, render_shard, shard_paths
 from ucpe.trajectories import Trajectory
 
 KEPT = (0, 13, 14, 15, 16)

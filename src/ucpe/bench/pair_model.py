@@ -18,8 +18,8 @@ from torch import Tensor, nn
 
 from ucpe.adapters import Adapter, CameraAdapter, CameraCondition, CameraCtrl, ReCamMaster
 from ucpe.bench.pair_clips import CHANNELS, PairClips
+from ucpe.desk import HEIGHT, WIDTH
 from ucpe.files import atomic_file
-from ucpe.synthesis.desk_clips import HEIGHT, WIDTH
 from ucpe.training.denoiser import Batch, Denoiser
 from ucpe.training.objective import FlowMatching, denoising_loss
 

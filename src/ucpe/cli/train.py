@@ -9,7 +9,7 @@ from typing import Annotated
 
 import tyro
 
-from ucpe.training.recipes import RECIPES, AutoencoderRecipe, Recipe
+from ucpe.training.recipes import RECIPES, Recipe
 
 USAGE = """usage: ucpe train RECIPE --data FOLDER -o FOLDER [--FIELD VALUE ...]
        ucpe train RECIPE --dry-run [--data FOLDER]
@@ -20,7 +20,6 @@ RECIPE is a name from --list, or a Python file that defines recipe().
 
 OTHERS = {
     "desk-clips": "render the desk model's clips of procedural worlds",
-    "desk-autoencoder": "the desk model's video autoencoder",
 }
 
 
@@ -59,17 +58,6 @@ class ClipOptions:
     """Render worlds that training never sees."""
 
 
-@dataclass
-class AutoencoderOptions:
-    """Train the desk model's autoencoder. The same command again continues where the last one stopped."""
-
-    data: Path
-    """Folder of desk clips."""
-    output: Annotated[Path, tyro.conf.arg(aliases=["-o"])]
-    """Folder for curve, checkpoints and the result, vae."""
-    recipe: tyro.conf.OmitArgPrefixes[AutoencoderRecipe] = AutoencoderRecipe()  # noqa: RUF009
-
-
 def main(arguments: list[str]) -> None:
     """Run `ucpe train`."""
     if not arguments or arguments[0] in ("-h", "--help"):
@@ -83,8 +71,6 @@ def main(arguments: list[str]) -> None:
         raise ValueError(f"the recipe comes first: ucpe train RECIPE {' '.join(arguments)}")
     if name == "desk-clips":
         _render(tyro.cli(ClipOptions, args=rest, prog=f"ucpe train {name}"))
-    elif name == "desk-autoencoder":
-        _autoencoder(tyro.cli(AutoencoderOptions, args=rest, prog=f"ucpe train {name}"))
     else:
         _train(name, rest)
 
@@ -114,15 +100,8 @@ def _train(name: str, arguments: list[str]) -> None:
         print(result)
 
 
-def _autoencoder(options: AutoencoderOptions) -> None:
-    from ucpe.training.autoencoder import train_autoencoder
-
-    train_autoencoder(options.recipe, options.data, options.output)
-    print(options.output / "vae")
-
-
 def _render(options: ClipOptions) -> None:
-    from ucpe.synthesis.desk_clips import VALIDATION_SEED, render_shard
+    from ucpe.desk.clips import VALIDATION_SEED, render_shard
     from ucpe.training.progress import encoding_bar
 
     with encoding_bar(shown=True) as show:

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, TypeAlias
 
+from ucpe import desk
 from ucpe.adapters import Adapter, load_adapter
-from ucpe.generation import desk
 from ucpe.generation.defaults import Defaults
 from ucpe.generation.families import Family, family_named, family_of
 

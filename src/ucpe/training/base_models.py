@@ -9,9 +9,10 @@ from typing import Any
 import torch
 from torch import nn
 
+from ucpe import desk
 from ucpe.adapters import Adapter, CameraAdapter, CameraCtrl, ReCamMaster, SanaWMCamera
+from ucpe.desk import model as desk_parts
 from ucpe.files import file_fingerprint, fingerprint_of
-from ucpe.generation import desk
 from ucpe.training.denoiser import Denoiser, PromptEncoder
 from ucpe.training.recipes import DESK, DESK_BASE, SANA_WM, WAN, WAN_I2V, Recipe
 from ucpe.training.world_models import WorldModelDenoiser, WorldModelPromptEncoder
@@ -50,8 +51,8 @@ class BaseModel:
         self._check_expert()
         if self.fresh and recipe.autoencoder is None:
             raise ValueError(
-                "a model trained from scratch needs an autoencoder: train one with `ucpe train desk-autoencoder "
-                "--data clips/ -o autoencoder/`, and add `--autoencoder autoencoder/vae`"
+                f"a model trained from scratch needs an autoencoder: add `--autoencoder {desk.WEIGHTS / 'vae'}`, which "
+                "is the desk model's, or one that recipes/desk/autoencoder.py has trained"
             )
 
     @property
@@ -80,7 +81,7 @@ class BaseModel:
     def transformer_config(self) -> dict[str, Any]:
         """Constructor arguments of the transformer."""
         if self.folder is None:
-            return desk.transformer_config()
+            return desk_parts.transformer_config()
         return json.loads((self._part("transformer") / "config.json").read_text())
 
     @property
@@ -134,8 +135,8 @@ class BaseModel:
         if self.fresh:
             from ucpe.synthesis.worlds import vocabulary
 
-            tokenizer = desk.make_tokenizer(tuple(vocabulary()))
-            return PromptEncoder(tokenizer, desk.make_text_encoder(len(tokenizer)), self.recipe.text_tokens)
+            tokenizer = desk_parts.make_tokenizer(tuple(vocabulary()))
+            return PromptEncoder(tokenizer, desk_parts.make_text_encoder(len(tokenizer)), self.recipe.text_tokens)
         from transformers import AutoModelForCausalLM, AutoTokenizer, UMT5EncoderModel
 
         kind = AutoModelForCausalLM if self.world_model else UMT5EncoderModel
@@ -150,7 +151,7 @@ class BaseModel:
         torch.manual_seed(recipe.seed)
         prompts = None if recipe.cache_text else self.prompts()
         if self.fresh:
-            transformer: Any = desk.make_transformer()
+            transformer: Any = desk_parts.make_transformer()
         else:
             transformer = _load(
                 transformer_class(self.transformer_config), self._part("transformer"), DTYPES[recipe.precision]
@@ -199,7 +200,7 @@ def transformer_class(config: dict[str, Any]) -> Any:
 
 def sized_transformer(recipe: Recipe, **changes: Any) -> Any:
     """The recipe's transformer from its config alone, with some arguments changed; weights are not loaded."""
-    known = {**TRANSFORMERS, DESK: desk.transformer_config(), DESK_BASE: desk.transformer_config()}
+    known = {**TRANSFORMERS, DESK: desk_parts.transformer_config(), DESK_BASE: desk_parts.transformer_config()}
     config = known.get(recipe.model)
     if config is None:
         config = json.loads((find_folder(recipe.model) / "transformer" / "config.json").read_text())

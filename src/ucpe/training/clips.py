@@ -89,7 +89,8 @@ class DeskClipFiles:
     """The desk model's clips: rendered shards of safetensors."""
 
     def __init__(self, folder: Path):
-        from ucpe.synthesis.desk_clips import FPS, shard_paths
+        from ucpe.desk import FPS
+        from ucpe.desk.clips import shard_paths
 
         self.fps = FPS
         self.rows: list[tuple[Path, int]] = []

@@ -88,7 +88,6 @@ def wan_pipeline(recipe: Recipe, model: BaseModel, denoiser: Denoiser) -> Any:
 
 def generation_defaults(recipe: Recipe) -> Any:
     """What a model trained by a recipe is generated with."""
-    from ucpe.generation import desk
     from ucpe.generation.defaults import Defaults, Limits
 
     return Defaults(
@@ -99,8 +98,19 @@ def generation_defaults(recipe: Recipe) -> Any:
         steps=recipe.sample_steps,
         guidance=recipe.sample_guidance,
         text_tokens=recipe.text_tokens,
-        limits=desk.LIMITS if recipe.model.startswith("desk") else Limits(),
+        limits=_desk_limits() if recipe.model.startswith("desk") else Limits(),
     )
+
+
+def _desk_limits() -> Any:
+    """Cameras of the clips that the desk model is trained on."""
+    from ucpe.desk.clips import CameraRanges
+    from ucpe.generation.defaults import Limits
+    from ucpe.lenses import FAMILIES
+
+    seen = CameraRanges()
+    narrowest, widest = zip(*(family.xfov for family in FAMILIES.values()))
+    return Limits(seen.pitch, seen.roll, seen.pan, seen.travel, min(narrowest), max(widest))
 
 
 def export(recipe: Recipe, model: BaseModel, trained: Denoiser, output: Path, accelerator: Accelerator) -> Path:

@@ -126,57 +126,6 @@ class Recipe:
         return {name: getattr(self, name) for name in names}
 
 
-@dataclass(frozen=True)
-class AutoencoderRecipe:
-    """Everything that decides how the desk autoencoder is trained: 8 x 8 x 4 compression into 16 channels.
-
-    The encoder starts as the principal components of the clips, and stays so unless it is trained too.
-    """
-
-    base_dim: int = 16
-    """Channels of the encoder's first layer."""
-    decoder_base_dim: int = 32
-    """Channels of the decoder's last layer."""
-    dim_mult: tuple[int, ...] = (1, 2, 3)
-    """Channels of each level, as multiples of these."""
-    initial: str | None = None
-    """Folder of an autoencoder to start from instead."""
-    train_encoder: bool = False
-    """Train the encoder too; otherwise latents stay what they are, and models of them stay valid."""
-    precision: Literal["no", "bf16"] = "bf16"
-    """Autocast dtype of the forward pass."""
-    steps: int = 4000
-    batch: int = 6
-    frames: int = 17
-    height: int = 48
-    width: int = 56
-    """Size of the crops it is trained on, pixels."""
-    learning_rate: float = 2e-3
-    warmup: int = 100
-    kl_weight: float = 1e-3
-    edge_weight: float = 1.0
-    """Weight of the difference of neighbouring pixels and frames."""
-    ema: float = 0.998
-    seed: int = 0
-    checkpoint_every: int = 200
-
-    def config(self) -> dict[str, Any]:
-        """Constructor arguments of `AutoencoderKLWan`."""
-        return {
-            "base_dim": self.base_dim,
-            "decoder_base_dim": self.decoder_base_dim,
-            "z_dim": 16,
-            "dim_mult": list(self.dim_mult),
-            "num_res_blocks": 1,
-            "temperal_downsample": [True, True],
-            "patch_size": 2,
-            "in_channels": 12,
-            "out_channels": 12,
-            "latents_mean": [0.0] * 16,
-            "latents_std": [1.0] * 16,
-        }
-
-
 def desk(recipe: Recipe) -> Recipe:
     """The same recipe at the size of the bundled desk model: other fields, the same code.
 
@@ -198,7 +147,7 @@ def desk(recipe: Recipe) -> Recipe:
         gradient_checkpointing=False,
         objective=FlowMatching(shift=3.0),
         loss_outside=True,
-        text_tokens=40,
+        text_tokens=desk_size.TEXT_TOKENS,
         cache_text=False,
         frames=desk_size.FRAMES,
         height=desk_size.HEIGHT,

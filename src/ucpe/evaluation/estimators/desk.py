@@ -1,7 +1,7 @@
 """The bundled desk calibrator and desk motion estimator: small networks trained on procedural worlds.
 
 They are for videos of the desk model (64 x 112 pictures of worlds) and for tests, and say so: on any other footage
-their numbers mean nothing. Train them again with `ucpe.evaluation.estimators.desk_training.train(clips, output)`.
+their numbers mean nothing. How they were trained is in `recipes/desk/estimators.py`.
 """
 
 from __future__ import annotations
@@ -17,6 +17,9 @@ import torch
 from safetensors import safe_open
 from torch import Tensor, nn
 
+from ucpe.desk import ESTIMATOR_FLOORS, HEIGHT, WIDTH
+from ucpe.desk import ESTIMATORS as WEIGHTS
+from ucpe.desk.networks import DeskCalibrator, DeskMotion, pictures_of
 from ucpe.evaluation.estimators.base import (
     Calibration,
     Clip,
@@ -26,15 +29,8 @@ from ucpe.evaluation.estimators.base import (
     angles_of_up,
     measured_floor,
 )
-from ucpe.evaluation.estimators.desk_model import HEIGHT, WIDTH, DeskCalibrator, DeskMotion, pictures_of
 from ucpe.lenses import UCM, Lens
 from ucpe.trajectories.rotations import pose_matrix, rotation_angle, slerp
-
-WEIGHTS = Path(__file__).parent / "desk_estimators.safetensors"
-"""Weights of both networks in half precision, with their own errors on held-out worlds."""
-
-FLOOR = Path(__file__).parent / "desk_floor.json"
-"""Own error of the motion network under the other protocols."""
 
 ASPECT_TOLERANCE = 0.06
 """How far, relatively, a video's aspect ratio may be from 7:4."""
@@ -104,7 +100,7 @@ class DeskMotionEstimator:
         """Own error on held-out worlds: that of `robust` comes with the weights."""
         if protocol == "robust":
             return self.metadata["floors"]["pose"]
-        return measured_floor(FLOOR, protocol, [self.weights])
+        return measured_floor(ESTIMATOR_FLOORS, protocol, [self.weights])
 
 
 def desk_frames(clip: Clip) -> np.ndarray:
@@ -199,9 +195,7 @@ def _turn_between(first: Tensor, second: Tensor) -> float:
 def load_weights(path: Path) -> tuple[DeskCalibrator, DeskMotion, dict[str, Any]]:
     """Both networks, and their floors and training settings."""
     if not path.exists():
-        raise ValueError(
-            f"no desk estimator weights at {path}; train them with ucpe.evaluation.estimators.desk_training.train"
-        )
+        raise ValueError(f"no desk estimator weights at {path}; recipes/desk/estimators.py trains them")
     networks: dict[str, nn.Module] = {"calibrator": DeskCalibrator(), "motion": DeskMotion()}
     with safe_open(path, "pt") as file:
         metadata = json.loads((file.metadata() or {})["ucpe"])

@@ -1,16 +1,16 @@
 import pytest
 import torch
 from diffusers import AutoencoderKLWan
+from recipes.desk.whole_clips import decode_whole, encode_whole
 
-from ucpe.training.recipes import AutoencoderRecipe
-from ucpe.training.whole_clips import decode_whole, encode_whole
+from ucpe.desk.model import autoencoder_config
 
 
 @pytest.mark.parametrize("frames", [1, 5, 17])
 @pytest.mark.parametrize("patch", [None, 2])
 def test_whole_clips_give_the_numbers_of_the_cached_passes(frames, patch):
     torch.manual_seed(0)
-    config = AutoencoderRecipe(base_dim=8, decoder_base_dim=8).config() | {"patch_size": patch}
+    config = autoencoder_config(base_dim=8, decoder_base_dim=8) | {"patch_size": patch}
     if patch is None:
         config |= {"in_channels": 3, "out_channels": 3}
     model = AutoencoderKLWan(**config).double()

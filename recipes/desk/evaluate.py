@@ -1,10 +1,10 @@
 """How well the desk model obeys cameras and words that it never saw, by `ucpe evaluate` with the desk estimators.
 
-python benchmarks/bench_desk_model.py generate --clips 200 -o out/desk [--first-frame] [--model FOLDER] [--part 0/2]
+python -m recipes.desk.evaluate generate --clips 200 -o out/desk [--first-frame] [--model FOLDER] [--part 0/2]
 ucpe evaluate out/desk/videos --cameras out/desk/cameras --pose desk --calibrator desk -o out/desk/report
-python benchmarks/bench_desk_model.py table out/desk            # beside the floor and the best constant guess
-python benchmarks/bench_desk_model.py words --clips 200         # denoising error with right and with shuffled words
-python benchmarks/bench_desk_model.py autoencoded --clips 100   # the estimators on true videos through the autoencoder
+python -m recipes.desk.evaluate table out/desk            # beside the floor and the best constant guess
+python -m recipes.desk.evaluate words --clips 200         # denoising error with right and with shuffled words
+python -m recipes.desk.evaluate autoencoded --clips 100   # the estimators on true videos through the autoencoder
 
 Worlds and cameras are those of `ucpe train desk-clips --validation`, whose seeds training never draws.
 """
@@ -22,9 +22,10 @@ import numpy as np
 import torch
 
 from ucpe.bench.generated_videos import constant_guess
+from ucpe.desk import FPS, HEIGHT, WIDTH
+from ucpe.desk.clips import VALIDATION_SEED, DeskClips, load_shard, render_shard
 from ucpe.evaluation.statistics import bootstrap_interval
 from ucpe.generation import CameraPipeline
-from ucpe.synthesis.desk_clips import FPS, HEIGHT, VALIDATION_SEED, WIDTH, DeskClips, load_shard, render_shard
 from ucpe.trajectories import Trajectory
 from ucpe.video import write_video
 
@@ -33,6 +34,7 @@ CAPTION = re.compile(r"(?P<objects>.+) on (?P<ground>\w+), (?P<skyline>.+) on th
 
 
 def main() -> None:
+    """Run the script."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     commands = parser.add_subparsers(dest="command", required=True)
     for name in ("generate", "words", "autoencoded"):
@@ -90,6 +92,7 @@ def generate(pipe: CameraPipeline, clips: DeskClips, options: argparse.Namespace
 
 
 def camera_of(clips: DeskClips, index: int) -> Trajectory:
+    """Camera of one clip."""
     return Trajectory(clips.c2w[index].double(), clips.lens(index), FPS)
 
 
@@ -147,10 +150,11 @@ def compare_words(pipe: CameraPipeline, clips: DeskClips, count: int) -> None:
 @torch.no_grad()
 def measure_autoencoder(pipe: CameraPipeline, clips: DeskClips, count: int) -> None:
     """What the desk estimators say of true videos, before and after the autoencoder."""
+    from recipes.desk.estimators import floors_of
+    from recipes.desk.whole_clips import decode_whole, encode_whole
+
     from ucpe.evaluation.estimators.desk import WEIGHTS, load_weights
-    from ucpe.evaluation.estimators.desk_training import floors_of
     from ucpe.training.encoded import to_model_range
-    from ucpe.training.whole_clips import decode_whole, encode_whole
 
     vae = pipe.pipe.vae
     true = DeskClips(**{name: value[:count] for name, value in vars(clips).items()})

@@ -1,32 +1,14 @@
-"""The desk model: Wan's real classes at laptop size, its parts and where its weights live."""
+"""Parts of the desk model with fresh weights."""
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ucpe.generation.defaults import Limits
+from ucpe.desk import TEXT_TOKENS
 
 if TYPE_CHECKING:
     from diffusers import WanTransformer3DModel
     from transformers import PreTrainedTokenizerFast, UMT5EncoderModel
-
-WEIGHTS = Path(__file__).parent / "desk_weights"
-"""The bundled pipeline folder with its adapter."""
-
-BASE_WEIGHTS = Path(__file__).parent / "desk_base_weights"
-"""The bundled pipeline folder of the desk base, which never saw a camera; it shares the desk model's autoencoder."""
-
-TEXT_TOKENS = 40
-"""Prompt length in tokens; captions of worlds fit."""
-
-LIMITS = Limits(pitch=30.0, roll=25.0, turn=60.0, travel=1.2, min_xfov=90.0, max_xfov=200.0)
-"""Cameras of the clips that it is trained on (`ucpe.synthesis.desk_clips.CameraRanges`)."""
-
-
-def part_folder(pipeline: Path, name: str) -> Path:
-    """Folder of a part of a pipeline."""
-    return (WEIGHTS if name == "vae" and pipeline == BASE_WEIGHTS else pipeline) / name
 
 
 def transformer_config() -> dict[str, Any]:
@@ -42,6 +24,25 @@ def transformer_config() -> dict[str, Any]:
         "ffn_dim": 768,
         "num_layers": 6,
         "rope_max_seq_len": 128,
+    }
+
+
+def autoencoder_config(
+    base_dim: int = 16, decoder_base_dim: int = 32, dim_mult: tuple[int, ...] = (1, 2, 3)
+) -> dict[str, Any]:
+    """Constructor arguments of the desk `AutoencoderKLWan`: 8 x 8 x 4 compression into 16 channels."""
+    return {
+        "base_dim": base_dim,
+        "decoder_base_dim": decoder_base_dim,
+        "z_dim": 16,
+        "dim_mult": list(dim_mult),
+        "num_res_blocks": 1,
+        "temperal_downsample": [True, True],
+        "patch_size": 2,
+        "in_channels": 12,
+        "out_channels": 12,
+        "latents_mean": [0.0] * 16,
+        "latents_std": [1.0] * 16,
     }
 
 

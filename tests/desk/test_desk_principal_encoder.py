@@ -1,9 +1,9 @@
 import pytest
 import torch
 from diffusers import AutoencoderKLWan
+from recipes.desk.principal_encoder import fit_encoder
 
-from ucpe.training.principal_encoder import fit_encoder
-from ucpe.training.recipes import AutoencoderRecipe
+from ucpe.desk.model import autoencoder_config
 
 
 def smooth_clips(count: int, seed: int) -> torch.Tensor:
@@ -16,7 +16,7 @@ def smooth_clips(count: int, seed: int) -> torch.Tensor:
 @pytest.fixture(scope="module")
 def fitted():
     torch.manual_seed(0)
-    model = AutoencoderKLWan(**AutoencoderRecipe(decoder_base_dim=8).config()).double()
+    model = AutoencoderKLWan(**autoencoder_config(decoder_base_dim=8)).double()
     fit_encoder(model, smooth_clips(24, 0))
     return model
 
@@ -58,6 +58,6 @@ def test_latents_have_about_unit_spread_and_coarse_channels_are_larger(fitted):
 
 @pytest.mark.parametrize("fields", [{"base_dim": 8}, {"dim_mult": (1, 2, 2)}])
 def test_sizes_that_cannot_hold_the_components_are_refused(fields):
-    model = AutoencoderKLWan(**AutoencoderRecipe(decoder_base_dim=8, **fields).config())
+    model = AutoencoderKLWan(**autoencoder_config(decoder_base_dim=8, **fields))
     with pytest.raises(ValueError, match="at least"):
         fit_encoder(model, smooth_clips(2, 0).float())

@@ -1,28 +1,73 @@
-"""Training the desk model's video autoencoder (diffusers' `AutoencoderKLWan` at laptop size)."""
+"""Train the desk model's video autoencoder (diffusers' `AutoencoderKLWan` at laptop size).
+
+python -m recipes.desk.autoencoder --data clips/ -o autoencoder/ --steps 3400
+
+The same command again continues where the last one stopped.
+"""
 
 from __future__ import annotations
 
 import json
 import math
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
 
 import torch
+import tyro
+from recipes.desk.principal_encoder import fit_encoder
+from recipes.desk.whole_clips import decode_whole, encode_whole
 from torch import Tensor
 from torch.nn import functional
 
+from ucpe.desk.clips import DeskClips, load_shard, shard_paths
+from ucpe.desk.model import autoencoder_config
 from ucpe.files import atomic_file
-from ucpe.synthesis.desk_clips import DeskClips, load_shard, shard_paths
 from ucpe.training.checkpoints import gather_state, load_checkpoint, restore_state, save_checkpoint
 from ucpe.training.encoded import to_model_range
-from ucpe.training.principal_encoder import fit_encoder
 from ucpe.training.progress import CURVE_FILE, Curve, TrainingBar
-from ucpe.training.recipes import AutoencoderRecipe
-from ucpe.training.whole_clips import decode_whole, encode_whole
 
 FITTED_CLIPS = 64
 """Clips whose principal components the encoder starts from."""
+
+
+@dataclass(frozen=True)
+class AutoencoderRecipe:
+    """Everything that decides how the desk autoencoder is trained: 8 x 8 x 4 compression into 16 channels.
+
+    The encoder starts as the principal components of the clips, and stays so unless it is trained too.
+    """
+
+    base_dim: int = 16
+    """Channels of the encoder's first layer."""
+    decoder_base_dim: int = 32
+    """Channels of the decoder's last layer."""
+    dim_mult: tuple[int, ...] = (1, 2, 3)
+    """Channels of each level, as multiples of these."""
+    initial: str | None = None
+    """Folder of an autoencoder to start from instead."""
+    train_encoder: bool = False
+    """Train the encoder too; otherwise latents stay what they are, and models of them stay valid."""
+    precision: Literal["no", "bf16"] = "bf16"
+    """Autocast dtype of the forward pass."""
+    steps: int = 4000
+    batch: int = 6
+    frames: int = 17
+    height: int = 48
+    width: int = 56
+    """Size of the crops it is trained on, pixels."""
+    learning_rate: float = 2e-3
+    warmup: int = 100
+    kl_weight: float = 1e-3
+    edge_weight: float = 1.0
+    """Weight of the difference of neighbouring pixels and frames."""
+    ema: float = 0.998
+    seed: int = 0
+    checkpoint_every: int = 200
+
+    def config(self) -> dict[str, Any]:
+        """Constructor arguments of `AutoencoderKLWan`."""
+        return autoencoder_config(self.base_dim, self.decoder_base_dim, self.dim_mult)
 
 
 def train_autoencoder(recipe: AutoencoderRecipe, data: Path, output: Path, quiet: bool = False) -> Any:
@@ -139,3 +184,25 @@ def _with_latent_statistics(model: Any, data: Path, output: Path) -> Any:
     model.register_to_config(latents_mean=mean.tolist(), latents_std=[spread] * len(mean))
     model.save_pretrained(output / "vae")
     return model
+
+
+@dataclass
+class Options:
+    """Train the desk model's autoencoder. The same command again continues where the last one stopped."""
+
+    data: Path
+    """Folder of desk clips."""
+    output: Annotated[Path, tyro.conf.arg(aliases=["-o"])]
+    """Folder for curve, checkpoints and the result, vae."""
+    recipe: tyro.conf.OmitArgPrefixes[AutoencoderRecipe] = AutoencoderRecipe()
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Run the script."""
+    options = tyro.cli(Options, args=arguments)
+    train_autoencoder(options.recipe, options.data, options.output)
+    print(options.output / "vae")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,4 +1,7 @@
-"""Trains the desk estimators on clips of procedural worlds, and measures their own error on held-out worlds."""
+"""Train the desk estimators on clips of procedural worlds, and measure their own error on held-out worlds.
+
+python -m recipes.desk.estimators --clips clips/ --output weights/
+"""
 
 from __future__ import annotations
 
@@ -12,17 +15,17 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+import tyro
+from recipes.desk.whole_clips import decode_whole, encode_whole
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
-from ucpe.desk import FPS
-from ucpe.evaluation.camera_metrics import calibration_errors, commanded_calibration
-from ucpe.evaluation.estimators.desk import calibrate, load_weights, track
-from ucpe.evaluation.estimators.desk_model import (
+from ucpe import desk
+from ucpe.desk import FPS, HEIGHT, WIDTH
+from ucpe.desk.clips import VALIDATION_SEED, DeskClips, load_shard, render_shard
+from ucpe.desk.networks import (
     CORRECTION_UNIT,
-    HEIGHT,
     TRANSLATION_UNIT,
-    WIDTH,
     XFOV_SPREAD,
     XI_SPREAD,
     DeskCalibrator,
@@ -33,11 +36,12 @@ from ucpe.evaluation.estimators.desk_model import (
     cell_rays,
     ray_motion,
 )
+from ucpe.evaluation.camera_metrics import calibration_errors, commanded_calibration
+from ucpe.evaluation.estimators.desk import calibrate, load_weights, track
 from ucpe.evaluation.protocols import PROTOCOLS
 from ucpe.files import atomic_file, file_fingerprint, fingerprint_of
-from ucpe.generation import desk
 from ucpe.lenses import UCM
-from ucpe.synthesis.desk_clips import VALIDATION_SEED, DeskClips, load_shard, render_shard
+from ucpe.training.encoded import to_model_range
 from ucpe.trajectories import Trajectory
 from ucpe.trajectories.rotations import rotation_log
 
@@ -77,7 +81,7 @@ def train(
     initial: str | Path | None = None,
     log: Callable[[str], None] = print,
 ) -> Path:
-    """Train the desk estimators on the clips of a folder and write `desk_estimators.safetensors` to `output`.
+    """Train the desk estimators on the clips of a folder and write `estimators.safetensors` to `output`.
 
     `clips` holds `train/` and `val/`; shards missing there are rendered first. Starts from the weights in `initial`, if
     given; a network with no steps stays as it is there. A killed run continues where it was.
@@ -109,7 +113,7 @@ def train(
     calibrator = fit("calibrator", calibrator, calibration_loss, settings.calibrator_steps, settings.batch)
     floors = floors_of(calibrator.half().float().eval(), motion.half().float().eval(), held_out)
     log(json.dumps(floors))
-    return save_weights(output / "desk_estimators.safetensors", calibrator, motion, floors, training)
+    return save_weights(output / "estimators.safetensors", calibrator, motion, floors, training)
 
 
 def through_autoencoder(shard: Path) -> Tensor:
@@ -119,9 +123,6 @@ def through_autoencoder(shard: Path) -> Tensor:
     path = shard.parent / "autoencoded" / f"{shard.stem}-{digest[:12]}.safetensors"
     if not path.exists():
         from diffusers import AutoencoderKLWan
-
-        from ucpe.training.encoded import to_model_range
-        from ucpe.training.whole_clips import decode_whole, encode_whole
 
         path.parent.mkdir(exist_ok=True)
         model, decoded = AutoencoderKLWan.from_pretrained(weights.parent, torch_dtype=torch.float32), []
@@ -318,9 +319,6 @@ def _robust(difference: Tensor, width: float) -> Tensor:
     return (difference * difference + width * width).sqrt() - width
 
 
-__all__ = ["DeskTraining", "calibration_loss", "matching_loss", "motion_loss", "through_autoencoder", "train"]
-
-
 def floors_of(calibrator: nn.Module, motion: nn.Module, clips: DeskClips) -> dict[str, dict[str, float]]:
     """Mean errors of both networks over clips with known cameras, by the metrics of the `robust` protocol."""
     protocol = PROTOCOLS["robust"]
@@ -355,3 +353,7 @@ def _means(rows: list[dict[str, float]]) -> dict[str, float]:
     names = sorted({name for row in rows for name in row})
     values = {name: [row[name] for row in rows if name in row and np.isfinite(row[name])] for name in names}
     return {name: round(float(np.mean(value)), 4) for name, value in values.items() if value}
+
+
+if __name__ == "__main__":
+    tyro.cli(train)
