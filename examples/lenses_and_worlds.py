@@ -9,8 +9,9 @@ import numpy as np
 from rich.progress import track
 
 from ucpe.encodings import lat_up_map
+from ucpe.figures import new_figure, save_figure
 from ucpe.lenses import FAMILIES, BrownConrady, Equirectangular, KannalaBrandt, OmniStereo
-from ucpe.lenses.show import display_size, draw_lens, save_picture
+from ucpe.lenses.show import display_size, draw_lens
 from ucpe.synthesis.worlds import World, render_clip
 from ucpe.trajectories import Trajectory
 from ucpe.trajectories.show import show_trajectory
@@ -49,7 +50,7 @@ def main() -> None:
         width = 960 if name in ("equirectangular", "omni-stereo") else 832
         lat_up = lat_up_map(lens, tilted, *display_size(480, width))[0]
         picture = draw_lens(lens, lat_up, tilted[0], width=width, title=name, subtitle="pitched -10°, rolled 10°")
-        save_picture(picture, output / f"lens-{name}.png")
+        save_figure(picture, output / f"lens-{name}.png")
     for name in track(MOVES, "moves"):
         camera = Trajectory.move(name, FAMILIES["wide"].typical())
         show_trajectory(camera, output / f"move-{name}.png", title=name)
@@ -60,17 +61,11 @@ def main() -> None:
 
 
 def draw_sheet(rows: list[tuple[str, Trajectory, np.ndarray]], path: Path, shown: int = 3) -> None:
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-
     from ucpe.generation.preview import draw_latitudes, lens_at
 
-    figure, grid = pyplot.subplots(
-        shown, len(rows), figsize=(3.2 * len(rows), 3.2 * HEIGHT / WIDTH * shown + 0.35),
-        gridspec_kw={"wspace": 0.02, "hspace": 0.02, "left": 0.005, "right": 0.995, "top": 0.93, "bottom": 0.005},
-    )  # fmt: skip
+    figure = new_figure(3.2 * len(rows), 3.2 * HEIGHT / WIDTH * shown + 0.35)
+    margins = {"wspace": 0.02, "hspace": 0.02, "left": 0.005, "right": 0.995, "top": 0.93, "bottom": 0.005}
+    grid = figure.subplots(shown, len(rows), gridspec_kw=margins)
     for column, (name, camera, frames) in zip(grid.T, rows):
         for axes, index in zip(column, np.linspace(0, len(frames) - 1, shown).round().astype(int)):
             axes.imshow(frames[index], extent=(0, WIDTH, HEIGHT, 0))
@@ -80,8 +75,7 @@ def draw_sheet(rows: list[tuple[str, Trajectory, np.ndarray]], path: Path, shown
             axes.set_ylim(HEIGHT, 0)
         xfov = float(camera.lens.xfov(HEIGHT, WIDTH))
         column[0].set_title(f"{name.replace('-', ' ')}, {xfov:.0f}°", fontsize=11, color="#2a2d34", pad=5)
-    figure.savefig(path, dpi=100)
-    pyplot.close(figure)
+    save_figure(figure, path)
 
 
 if __name__ == "__main__":

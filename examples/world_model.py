@@ -5,11 +5,11 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-import matplotlib
 import numpy as np
 import torch
 
 from ucpe.adapters import SanaWMCamera
+from ucpe.figures import new_figure, save_figure
 from ucpe.lenses import FAMILIES
 from ucpe.synthesis.worlds import World, render_clip
 from ucpe.trajectories import action_trajectory
@@ -22,12 +22,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("-o", "--output", type=Path, default=Path("out/world-model.png"))
     output = parser.parse_args().output
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-
     world = World.sample(5, kind="outdoor", objects=6)
     titles = ("first frame, given", f"last frame of {ACTIONS},\nas the camera asks for it", "rays of its tokens")
-    figure, grid = pyplot.subplots(len(titles), len(FAMILIES), figsize=(13, 6.0), layout="constrained")
+    figure = new_figure(13, 6.0, layout="constrained")
+    grid = figure.subplots(len(titles), len(FAMILIES))
     for column, family in zip(grid.T, FAMILIES.values()):
         camera = action_trajectory(ACTIONS, family.typical(), pitch=-4).scaled(world.near_depth)
         ends = camera[[0, len(camera) - 1]]
@@ -38,14 +36,11 @@ def main() -> None:
         seen = directions.norm(dim=-1, keepdim=True) > 0
         for axes, picture in zip(column, (*clip.color, torch.where(seen, directions / 2 + 0.5, 0).numpy())):
             axes.imshow(np.asarray(picture), extent=(0, WIDTH, HEIGHT, 0))
-            axes.set_xticks([])
-            axes.set_yticks([])
+            axes.set(xticks=[], yticks=[])
         column[0].set_title(f"{family.name.replace('-', ' ')}, {float(camera.lens.xfov(HEIGHT, WIDTH)):.0f}°")
     for axes, title in zip(grid[:, 0], titles):
         axes.set_ylabel(title, fontsize=9)
-    output.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(output, dpi=75)
-    print(output)
+    print(save_figure(figure, output, dpi=75))
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 
+from ucpe.figures import save_figure
 from ucpe.lenses import UCM, Equirectangular, Pinhole, Rays
 from ucpe.lenses.show import (
     ROOM_HIGH,
@@ -13,7 +14,6 @@ from ucpe.lenses.show import (
     draw_lens,
     draw_lenses,
     lens_numbers,
-    save_picture,
 )
 
 
@@ -71,13 +71,13 @@ def test_numbers_of_a_pinhole():
 def test_picture_is_written(name, tmp_path):
     lens = Equirectangular()
     figure = draw_lens(lens, torch.zeros(316, 632, 3), torch.eye(4), height=100, width=200, title="t")
-    save_picture(figure, tmp_path / "new" / name)
+    save_figure(figure, tmp_path / "new" / name)
     assert (tmp_path / "new" / name).stat().st_size > 10_000
     assert [path.name for path in (tmp_path / "new").iterdir()] == [name]
 
 
 def test_sheet_of_lenses(tmp_path):
-    save_picture(
+    save_figure(
         draw_lenses({"a": Pinhole(xfov=90), "b": UCM(xfov=150, xi=1)}, torch.eye(4), columns=2), tmp_path / "s.png"
     )
     assert (tmp_path / "s.png").stat().st_size > 10_000
@@ -86,5 +86,5 @@ def test_sheet_of_lenses(tmp_path):
 def test_what_is_not_drawn(tmp_path):
     with pytest.raises(ValueError, match="not a batch"):
         draw_lens(Pinhole(xfov=torch.tensor([80.0, 90.0])), torch.zeros(2, 2, 3), torch.eye(4))
-    with pytest.raises(ValueError, match=r"shown as \.png, \.svg, \.pdf, not 'lens\.txt'"):
-        save_picture(None, tmp_path / "lens.txt")
+    with pytest.raises(ValueError, match=r"written as \.png, \.svg, \.pdf, \.jpg, not 'lens\.txt'"):
+        save_figure(None, tmp_path / "lens.txt")

@@ -9,9 +9,8 @@ import numpy as np
 
 from ucpe.bench.statistics import Spread
 from ucpe.bench.tables import NOT_RUN
-from ucpe.files import atomic_file
+from ucpe.figures import GRID, INK, hide_ticks, new_figure, save_figure
 
-INK, GRID = "#22303c", "#d8dee4"
 COLORS = ("#3d6cb3", "#3a9a73", "#dd9a2f", "#c8553d", "#7a5aa6", "#5b6770")
 MARKERS = "osD^vP"
 
@@ -25,21 +24,10 @@ def dot_plot(
 
     Bars are one standard deviation between seeds; what was not run is said so.
     """
-    import matplotlib
-
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
-
     rows = list(next(iter(panels.values())))
     series = list(next(iter(next(iter(panels.values())).values())))
-    figure, axes = plt.subplots(
-        1,
-        len(panels),
-        figsize=(1.6 + 4.2 * len(panels), 1.1 + 0.34 * len(rows)),
-        sharex=True,
-        sharey=True,
-        squeeze=False,
-    )
+    figure = new_figure(1.6 + 4.2 * len(panels), 1.1 + 0.34 * len(rows))
+    axes = figure.subplots(1, len(panels), sharex=True, sharey=True, squeeze=False)
     for axis, (title, panel) in zip(axes[0], panels.items()):
         for number, name in enumerate(series):
             found = [(index, value) for index, row in enumerate(rows) if (value := panel[row].get(name)) is not None]
@@ -75,10 +63,7 @@ def dot_plot(
     handles = {text: handle for axis in axes[0] for handle, text in zip(*axis.get_legend_handles_labels())}
     figure.legend(handles.values(), handles.keys(), loc="lower center", ncol=len(series), frameon=False, fontsize=9)
     figure.tight_layout(rect=(0, 0.07, 1, 1))
-    with atomic_file(path) as temporary:
-        figure.savefig(temporary, dpi=130, format="png")
-    plt.close(figure)
-    return path
+    return save_figure(figure, path, dpi=130)
 
 
 def image_grid(
@@ -87,20 +72,12 @@ def image_grid(
     rows: Mapping[str, Sequence[np.ndarray | None]],  # each (H, W, 3) uint8
 ) -> Path:
     """Write a PNG of small images under the names of their columns, beside the names of their rows."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
-
     height, width = next(image.shape[:2] for line in rows.values() for image in line if image is not None)
-    size = (0.9 + 0.92 * width / height * len(columns), 0.7 + 0.95 * len(rows))
-    figure, axes = plt.subplots(len(rows), len(columns), figsize=size, squeeze=False)
+    figure = new_figure(0.9 + 0.92 * width / height * len(columns), 0.7 + 0.95 * len(rows))
+    axes = figure.subplots(len(rows), len(columns), squeeze=False)
     for line, (name, images) in zip(axes, rows.items()):
         for axis, image in zip(line, images):
-            axis.set_xticks([])
-            axis.set_yticks([])
-            for spine in axis.spines.values():
-                spine.set_visible(False)
+            hide_ticks(axis)
             if image is None:
                 axis.text(
                     0.5, 0.5, NOT_RUN, transform=axis.transAxes, color="#8a949e", size=7, ha="center", va="center"
@@ -111,7 +88,4 @@ def image_grid(
     for axis, name in zip(axes[0], columns):
         axis.set_title(name.replace(", ", ",\n").replace(" (", "\n(").replace(" + ", "\n+ "), size=7, color=INK)
     figure.tight_layout(pad=0.3, w_pad=0.15, h_pad=0.15)
-    with atomic_file(path) as temporary:
-        figure.savefig(temporary, dpi=110, format="png")
-    plt.close(figure)
-    return path
+    return save_figure(figure, path, dpi=110)

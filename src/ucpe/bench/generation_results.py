@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from ucpe.bench.figures import COLORS, GRID, INK, image_grid
+from ucpe.bench.figures import COLORS, image_grid
 from ucpe.bench.runs import Record
 from ucpe.bench.statistics import Difference, Spread, paired_difference, spread
 from ucpe.bench.tables import NOT_RUN, markdown_table, shown_difference, shown_spread
-from ucpe.files import atomic_file
+from ucpe.figures import GRID, INK, new_figure, save_figure
 
 REFERENCE = "ucpe"
 METRICS = {"yaw": "Yaw (°)", "travel": "Travel", "pitch": "Pitch (°)", "roll": "Roll (°)"}
@@ -162,12 +162,8 @@ def draw(results: dict[str, Any], records: Mapping[str, Record], output: Path) -
 
 def draw_curves(path: Path, results: dict[str, Any]) -> None:
     """Write a PNG of yaw and travel error by step, with the still camera and the floor."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
-
-    figure, axes = plt.subplots(1, 2, figsize=(9.5, 3.8))
+    figure = new_figure(9.5, 3.8)
+    axes = figure.subplots(1, 2)
     units = {"yaw": "yaw error (degrees)", "travel": "travel error (near-plane depths)"}
     for axis, (metric, label) in zip(axes, units.items()):
         for number, (name, title) in enumerate(results["contestants"].items()):
@@ -201,9 +197,7 @@ def draw_curves(path: Path, results: dict[str, Any]) -> None:
             axis.spines[side].set_visible(False)
     figure.legend(*axes[0].get_legend_handles_labels(), loc="lower center", ncol=4, frameon=False, fontsize=8)
     figure.tight_layout(rect=(0, 0.13, 1, 1))
-    with atomic_file(path) as temporary:
-        figure.savefig(temporary, dpi=130, format="png")
-    plt.close(figure)
+    save_figure(figure, path, dpi=130)
 
 
 def _found(record: Record, prefix: str) -> dict[str, np.ndarray]:

@@ -136,8 +136,9 @@ def main(arguments: Sequence[str]) -> None:
 def show(command: Show) -> None:
     """Draw a lens."""
     from ucpe.encodings import lat_up_map
+    from ucpe.figures import save_figure
     from ucpe.lenses.files import split_camera
-    from ucpe.lenses.show import display_size, draw_lens, lens_numbers, save_picture
+    from ucpe.lenses.show import display_size, draw_lens, lens_numbers
     from ucpe.trajectories import Trajectory
 
     lens = _lens(command)
@@ -148,7 +149,7 @@ def show(command: Show) -> None:
     title = command.title or (Path(command.source).name if is_file else command.source.replace("-", " "))
     subtitle = f"{lens.kind} at {width} x {height}, camera pitched {command.pitch:g}° and rolled {command.roll:g}°"
     figure = draw_lens(lens, lat_up, camera.c2w[0], height=height, width=width, title=title, subtitle=subtitle)
-    save_picture(figure, command.output)
+    save_figure(figure, command.output)
     for name, value in lens_numbers(lens, height, width):
         print(f"{name:<16} {value}")
     print(command.output)

@@ -15,7 +15,7 @@ from ucpe.encodings.absolute import plucker_rays, raw_parameters
 from ucpe.encodings.frames import ray_frames, world_rays
 from ucpe.encodings.operators import ENCODINGS, Operator, camera_operator
 from ucpe.encodings.orientation import lat_up_map
-from ucpe.files import atomic_file
+from ucpe.figures import BLIND, INK, PAPER, QUIET, check_picture, hide_ticks, new_figure, save_figure
 from ucpe.lenses.base import Lens
 from ucpe.lenses.fisheye import Equidistant
 from ucpe.lenses.panoramic import Equirectangular
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-INK, QUIET, PAPER, BLIND = "#22262e", "#6b7180", "#ffffff", "#d9dce2"
 HEIGHT, WIDTH, HEAD_DIM = 30, 50, 64
 QUERY_ROW, QUERY_COLUMN = 10, 15
 
@@ -35,12 +34,8 @@ def draw_encoding(name: str, path: str | Path, lens: Lens | None = None) -> None
     """Write the picture of an encoding (a key of `DRAWINGS`), of the given lens or a telling one, to .png or .svg."""
     if name not in DRAWINGS:
         raise ValueError(f"no picture of {name!r}; there are {', '.join(DRAWINGS)}")
-    path = Path(path)
-    if path.suffix not in (".png", ".svg", ".pdf"):
-        raise ValueError(f"pictures are .png, .svg or .pdf, got {path}")
-    figure = DRAWINGS[name](lens)
-    with atomic_file(path) as file:
-        figure.savefig(file, format=path.suffix[1:], dpi=100, facecolor=PAPER)
+    check_picture(path)
+    save_figure(DRAWINGS[name](lens), path)
 
 
 def draw_relative(encoding: str, lens: Lens | None = None) -> Figure:
@@ -290,9 +285,7 @@ def _pose(yaw: float = 0, pitch: float = 0, roll: float = 0, right: float = 0, f
 
 
 def _figure(width: float, height: float, title: str, subtitle: str) -> Figure:
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(width, height))
+    figure = new_figure(width, height)
     figure.text(0.02, 1 - 0.38 / height, title, fontsize=17, weight="bold", color=INK, va="center")
     figure.text(0.02, 1 - 0.68 / height, subtitle, fontsize=10.5, color=QUIET, va="center")
     return figure
@@ -315,10 +308,9 @@ def _colour_bar(figure: Figure, image: Any, row: int, rows: int, label: str) -> 
 
 def _frame(axes: Axes, keep_ticks: bool = False) -> None:
     axes.set_facecolor(BLIND)
-    for spine in axes.spines.values():
-        spine.set_visible(False)
+    axes.spines[:].set_visible(False)
     if not keep_ticks:
-        axes.set_xticks([]), axes.set_yticks([])
+        hide_ticks(axes)
 
 
 def _rgb(colour: str) -> tuple[float, float, float]:

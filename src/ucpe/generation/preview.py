@@ -10,6 +10,7 @@ import torch
 
 from ucpe.encodings import lat_up_map
 from ucpe.encodings.latitudes import latitude_lines
+from ucpe.figures import new_figure, save_figure
 from ucpe.generation.pipeline import CameraVideo
 from ucpe.lenses import Lens
 from ucpe.trajectories import Trajectory
@@ -20,27 +21,11 @@ HORIZON, LINES = "#ffd400", "#ffffff"
 
 def preview_sheet(videos: list[CameraVideo], path: str | Path, overlay: bool = True) -> None:
     """Write a PNG with one row per video: frames under commanded latitudes and up arrows, and the path from above."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-
     height, width = videos[0].frames.shape[1:3]
     tall = (2.6 * height / width + 0.42) * len(videos) + 0.1
-    figure, grid = pyplot.subplots(
-        len(videos),
-        SHOWN + 1,
-        figsize=(2.6 * (SHOWN + 1), tall),
-        squeeze=False,
-        gridspec_kw={
-            "wspace": 0.03,
-            "hspace": 0.24,
-            "left": 0.01,
-            "right": 0.99,
-            "top": 1 - 0.3 / tall,
-            "bottom": 0.03,
-        },
-    )
+    figure = new_figure(2.6 * (SHOWN + 1), tall)
+    margins = {"wspace": 0.03, "hspace": 0.24, "left": 0.01, "right": 0.99, "top": 1 - 0.3 / tall, "bottom": 0.03}
+    grid = figure.subplots(len(videos), SHOWN + 1, squeeze=False, gridspec_kw=margins)
     for row, video in zip(grid, videos):
         chosen = np.linspace(0, len(video.frames) - 1, SHOWN).round().astype(int)
         for axes, index in zip(row, chosen):
@@ -52,8 +37,7 @@ def preview_sheet(videos: list[CameraVideo], path: str | Path, overlay: bool = T
             f"{video.prompt}   ·   {_camera_words(video.camera, height, width)}", fontsize=8, loc="left", pad=4
         )
         draw_path(row[-1], video.camera)
-    figure.savefig(path, dpi=110)
-    pyplot.close(figure)
+    save_figure(figure, path, dpi=110)
 
 
 def draw_latitudes(axes: Any, lens: Lens, c2w: torch.Tensor, height: int, width: int, arrows: bool = True) -> None:

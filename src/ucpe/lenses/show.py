@@ -7,23 +7,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from ucpe.files import atomic_file
+from ucpe.figures import BLIND, INK, QUIET, hide_ticks, new_figure
 from ucpe.lenses.base import Lens, Rays
 from ucpe.lenses.planar import PlanarLens
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
-
-INK, QUIET, PAPER, BLIND = "#22262e", "#6b7180", "#ffffff", "#d9dce2"
-PICTURES = (".png", ".svg", ".pdf")
 
 ROOM_LOW, ROOM_HIGH = np.array([-3.2, -1.9, -3.6]), np.array([3.2, 1.5, 4.4])
 """Corners of the room in metres around the camera, in camera axes at rest."""
@@ -53,9 +49,6 @@ def draw_lens(
     subtitle: str = "",
 ) -> Figure:
     """Picture of a lens in an image of height x width: room, angles, Lat-Up map and numbers."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
     if lens.batch_shape:
         raise ValueError(f"one lens is drawn at a time, not a batch of shape {tuple(lens.batch_shape)}: index it first")
     panel_width = 5.0
@@ -63,8 +56,7 @@ def draw_lens(
     panel_width = panel_height * width / height
     figure_width = 2 * panel_width + 0.9
     figure_height = 2 * panel_height + 1.85
-    figure = Figure(figsize=(figure_width, figure_height), facecolor=PAPER)
-    FigureCanvasAgg(figure)
+    figure = new_figure(figure_width, figure_height)
 
     def panel(column: int, row: int, heading: str) -> Axes:
         left = 0.3 + column * (panel_width + 0.3)
@@ -73,10 +65,7 @@ def draw_lens(
             (left / figure_width, bottom / figure_height, panel_width / figure_width, panel_height / figure_height)
         )
         axes.set_title(heading, loc="left", fontsize=10.5, color=INK, pad=6)
-        axes.set_xticks([])
-        axes.set_yticks([])
-        for spine in axes.spines.values():
-            spine.set_visible(False)
+        hide_ticks(axes)
         return axes
 
     figure.text(
@@ -96,13 +85,9 @@ def draw_lenses(
     lenses: Mapping[str, Lens], c2w: Tensor, *, columns: int = 4, height: int = 480, width: int = 832
 ) -> Figure:
     """Sheet of one room seen through several lenses (no batch) by name."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
     rows = math.ceil(len(lenses) / columns)
     across, down = 2.9, 2.9 * height / width
-    figure = Figure(figsize=(columns * (across + 0.2) + 0.2, rows * (down + 0.42) + 0.15), facecolor=PAPER)
-    FigureCanvasAgg(figure)
+    figure = new_figure(columns * (across + 0.2) + 0.2, rows * (down + 0.42) + 0.15)
     total_width, total_height = figure.get_size_inches()
     for index, (name, lens) in enumerate(lenses.items()):
         row, column = divmod(index, columns)
@@ -112,15 +97,6 @@ def draw_lenses(
         axes.set_axis_off()
         _draw_room(axes, lens, c2w, round(290 * height / width), 290)
     return figure
-
-
-def save_picture(figure: Figure, path: str | Path) -> None:
-    """Write a figure as .png, .svg or .pdf."""
-    path = Path(path)
-    if path.suffix.lower() not in PICTURES:
-        raise ValueError(f"a lens is shown as {', '.join(PICTURES)}, not {path.name!r}")
-    with atomic_file(path) as file:
-        figure.savefig(file, format=path.suffix[1:].lower(), dpi=100, facecolor=PAPER)
 
 
 def checker_room(rays: Rays, c2w: Tensor) -> np.ndarray:

@@ -17,6 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ucpe.figures import GRID, INK, new_figure, save_figure
 from ucpe.files import atomic_file
 from ucpe.lenses import FAMILIES, Lens, lens_from_dict
 from ucpe.synthesis.dataset import ClipDataset, ClipFolder, open_dataset
@@ -30,7 +31,7 @@ BLOCK = 4096
 FRAMES = 81
 """Frames over which RealEstate10K paths are compared; shorter ones are left out, as in the paper."""
 
-INK, GRID, ACCENT = "#22303c", "#d8dee4", "#c8553d"
+ACCENT = "#c8553d"
 FAMILY_COLORS = {"pinhole": "#3d6cb3", "wide": "#3a9a73", "fisheye": "#dd9a2f", "extreme-fisheye": "#c8553d"}
 
 
@@ -205,13 +206,8 @@ def gather_realestate(path: Path, texts: Sequence[Path]) -> Statistics:
 
 def draw_statistics(statistics: Sequence[Statistics], path: str | Path) -> None:
     """The paper's figures, one row a dataset: rose, vertical field of view, lens map, pitch and roll."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
-
     rows = len(statistics)
-    figure = plt.figure(figsize=(15, 3.9 * rows), dpi=100, layout="constrained")
+    figure = new_figure(15, 3.9 * rows, layout="constrained")
     for row, values in enumerate(statistics):
         rose = figure.add_subplot(rows, 4, 4 * row + 1, projection="polar")
         _draw_rose(rose, values)
@@ -220,23 +216,17 @@ def draw_statistics(statistics: Sequence[Statistics], path: str | Path) -> None:
         _draw_lens_map(others[1], values)
         _draw_attitude(others[2], values)
         rose.set_title(f"{values.name}: {values.clips} clips\ntranslation direction", color=INK, fontsize=11, pad=14)
-    _save(figure, path)
+    save_figure(figure, path)
 
 
 def draw_categories(statistics: Statistics, path: str | Path, most: int = 40) -> None:
     """Category balance: shares of the sources before, and of the clips after."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
-
     panels = [("before: sources", statistics.categories_before), ("after: clips", statistics.categories)]
     panels = [(title, counts) for title, counts in panels if counts]
     if not panels:
         raise ValueError(f"{statistics.name}: its clips have no categories")
-    figure, axes = plt.subplots(
-        len(panels), 1, figsize=(12, 3 * len(panels)), dpi=100, squeeze=False, layout="constrained"
-    )
+    figure = new_figure(12, 3 * len(panels), layout="constrained")
+    axes = figure.subplots(len(panels), 1, squeeze=False)
     names = [name for name, _ in Counter(panels[0][1]).most_common(most)]
     names += [name for name in panels[-1][1] if name not in names][: max(most - len(names), 0)]
     for axis, (title, counts) in zip(axes[:, 0], panels):
@@ -246,7 +236,7 @@ def draw_categories(statistics: Statistics, path: str | Path, most: int = 40) ->
         axis.set_title(title, color=INK, fontsize=11, loc="left")
         axis.tick_params(axis="x", rotation=60 if len(names) > 8 else 0, labelsize=8)
         _plain(axis)
-    _save(figure, path)
+    save_figure(figure, path)
 
 
 def contact_sheet(dataset: ClipDataset, path: str | Path, rows: int = 8, columns: int = 4, width: int = 260) -> None:
@@ -274,7 +264,8 @@ def contact_sheet(dataset: ClipDataset, path: str | Path, rows: int = 8, columns
     sheet = Image.new("RGB", (across * (width + 6) + 6, -(-len(cells) // across) * (tall + 4) + 6), "white")
     for place, cell in enumerate(cells):
         sheet.paste(cell, (6 + place % across * (width + 6), 6 + place // across * (tall + 4)))
-    _save(sheet, path)
+    with atomic_file(Path(path)) as file:
+        sheet.save(file, format=Path(path).suffix[1:])
 
 
 def _motion(
@@ -377,16 +368,3 @@ def _plain(axis: Any) -> None:
     axis.tick_params(colors=INK)
     for side in ("top", "right"):
         axis.spines[side].set_visible(False)
-
-
-def _save(picture: Any, path: str | Path) -> None:
-    """Write a figure or an image in one step."""
-    path = Path(path)
-    with atomic_file(path) as partial:
-        if hasattr(picture, "savefig"):
-            import matplotlib.pyplot as plt
-
-            picture.savefig(partial, format=path.suffix[1:])
-            plt.close(picture)
-        else:
-            picture.save(partial, format=path.suffix[1:])

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import io
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -15,6 +14,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from ucpe.figures import INK, PAPER, PICTURES, check_picture, new_figure, save_figure
 from ucpe.trajectories.formats.base import write_atomically
 from ucpe.trajectories.frustum import Frustum, frustum
 from ucpe.trajectories.trajectory import Trajectory
@@ -23,9 +23,7 @@ TIME_COLOURS = ["#31408f", "#7a4fa3", "#c9527e", "#ee8054", "#f5b84c"]
 """First frame to last."""
 
 ANGLE_COLOURS = {"pitch": "#c9406b", "yaw": "#2f6fb2", "roll": "#3c9a5f"}
-INK, FAINT, PAPER = "#2a2d34", "#c9ccd3", "#ffffff"
-
-PICTURES = (".png", ".svg", ".pdf", ".jpg")
+FAINT = "#c9ccd3"
 
 FRUSTUM_SHARE = 0.22
 """Depth of a drawn frustum, as a share of how far the camera moves."""
@@ -52,7 +50,7 @@ def show_trajectory(
         )
         write_atomically(path, page)
     elif path.suffix.lower() in PICTURES:
-        _save_picture(_picture(scene), path)
+        save_figure(_picture(scene), path, dpi=110)
     else:
         raise ValueError(f"a trajectory is shown as {', '.join(PICTURES)} or .html, not {path.name!r}")
 
@@ -67,15 +65,11 @@ def show_trajectories(
     width: int = 832,
 ) -> None:
     """Draw several trajectories by name on one sheet, each in 3D, to a .png (or .svg, .pdf) picture."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    path = Path(path)
-    if not trajectories or path.suffix.lower() not in PICTURES:
-        raise ValueError(f"a sheet shows at least one trajectory as {', '.join(PICTURES)}, not {path.name!r}")
+    check_picture(path)
+    if not trajectories:
+        raise ValueError("a sheet shows at least one trajectory")
     rows = math.ceil(len(trajectories) / columns)
-    figure = Figure(figsize=(3.6 * columns, 2.9 * rows))
-    FigureCanvasAgg(figure)
+    figure = new_figure(3.6 * columns, 2.9 * rows)
     for index, (name, trajectory) in enumerate(trajectories.items()):
         row, column = divmod(index, columns)
         left, bottom = column / columns, 1 - (row + 1) / rows
@@ -83,7 +77,7 @@ def show_trajectories(
         axes = figure.add_axes((left, bottom, 1 / columns, 1 / rows), projection="3d", computed_zorder=False)
         scene = _scene(trajectory, name, views, height, width)
         _draw_space(axes, scene, (left + 0.01, bottom + 0.04 / rows, 1 / columns - 0.02, 0.84 / rows), notes=False)
-    _save_picture(figure, path)
+    save_figure(figure, path, dpi=110)
 
 
 @dataclass
@@ -129,12 +123,6 @@ class _Scene:
             first, last = math.floor(self.low[axis] / step), math.ceil(self.high[axis] / step)
             lines.append(np.arange(first, last + 1) * step)
         return lines[0], lines[1]
-
-
-def _save_picture(figure: Any, path: Path) -> None:
-    drawn = io.BytesIO()
-    figure.savefig(drawn, format=path.suffix[1:].lower(), dpi=110, facecolor=PAPER)
-    write_atomically(path, drawn.getvalue())
 
 
 def _scene(trajectory: Trajectory, title: str, drawn: int, height: int, width: int) -> _Scene:
@@ -216,11 +204,7 @@ def _time_colour(fraction: float) -> str:
 
 
 def _picture(scene: _Scene) -> Any:
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(12, 6.75))
-    FigureCanvasAgg(figure)
+    figure = new_figure(12, 6.75)
     figure.text(0.03, 0.935, scene.title, fontsize=19, weight="bold", color=INK)
     figure.text(0.03, 0.895, scene.facts, fontsize=11, color="#5d626d")
     axes = figure.add_axes((0.0, 0.0, 0.6, 0.9), projection="3d", computed_zorder=False)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import math
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,7 +11,7 @@ import numpy as np
 import pyarrow.compute as compute
 import torch
 
-from ucpe.files import write_bytes
+from ucpe.figures import new_figure, save_figure
 from ucpe.synthesis.motion.candidates import read_motions
 from ucpe.synthesis.motion.rows import CURATED, MATCHES, part_files, poses_of_row, read_part
 from ucpe.synthesis.motion.selection import evenness
@@ -25,14 +24,10 @@ ARROWS = 9
 
 def draw_balance(before: dict[str, int], after: dict[str, int], path: str | Path, most: int = 65) -> None:
     """Bars of the clips (before) and chosen matches (after) of each category, largest before first, as .png or .svg."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
     names = list(before)[:most]
     if not names:
         raise ValueError("no category to draw")
-    figure = Figure(figsize=(max(6.0, 0.19 * len(names) + 2), 5.2), dpi=110, layout="constrained")
-    FigureCanvasAgg(figure)
+    figure = new_figure(max(6.0, 0.19 * len(names) + 2), 5.2, layout="constrained")
     upper, lower = figure.subplots(2, 1, sharex=True)
     for axis, counts, what, color in (
         (upper, before, "clips before selection", "#9aa5b1"),
@@ -48,7 +43,7 @@ def draw_balance(before: dict[str, int], after: dict[str, int], path: str | Path
         axis.set_axisbelow(True)
     lower.set_xticks(range(len(names)), names, rotation=90, fontsize=7)
     lower.set_xlim(-0.7, len(names) - 0.3)
-    _save(figure, path)
+    save_figure(figure, path, dpi=110)
 
 
 def draw_matches(matches: str | Path, curated: str | Path, motions: str | Path, clip: str, path: str | Path) -> None:
@@ -69,7 +64,7 @@ def draw_matches(matches: str | Path, curated: str | Path, motions: str | Path, 
         _draw_match(axis, erp, laid, np.array(row["rotations"]).reshape(-1, 3, 3))
         axis.set_title(f"{row['motion']}\nRMSE {row['rmse']:.3f}", fontsize=9)
     axes[0].legend(fontsize=8, frameon=False, loc="best")
-    _save(figure, path)
+    save_figure(figure, path)
 
 
 def _draw_match(axis: Any, erp: np.ndarray, laid: np.ndarray, rotations: np.ndarray) -> None:
@@ -102,12 +97,8 @@ def _draw_match(axis: Any, erp: np.ndarray, laid: np.ndarray, rotations: np.ndar
 
 
 def _panels(count: int, columns: int) -> tuple[Any, Sequence[Any]]:
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
     lines = -(-count // columns)
-    figure = Figure(figsize=(3.6 * columns, 3.7 * lines), dpi=100, layout="constrained")
-    FigureCanvasAgg(figure)
+    figure = new_figure(3.6 * columns, 3.7 * lines, layout="constrained")
     axes = list(figure.subplots(lines, columns, squeeze=False).flat)
     for axis in axes[count:]:
         axis.set_visible(False)
@@ -125,9 +116,3 @@ def _clip_poses(curated: Path, clip: str) -> torch.Tensor:
         if clip in names:
             return poses_of_row(read_part(part, CURATED, ["c2w"])["c2w"], names.index(clip))
     raise ValueError(f"{curated}: no clip {clip!r}")
-
-
-def _save(figure: Any, path: str | Path) -> None:
-    buffer = io.BytesIO()
-    figure.savefig(buffer, format=Path(path).suffix.lstrip(".") or "png")
-    write_bytes(Path(path), buffer.getvalue())
