@@ -4,6 +4,7 @@ import json
 import re
 import subprocess
 import sys
+import time
 
 import numpy as np
 import pytest
@@ -114,10 +115,20 @@ def test_what_the_model_does_not_know_is_said_before_it_is_loaded(run, no_weight
 
 BAD = [
     ((), "say what to see.*Got none of them"),
+    (("",), "the prompt is empty: say what to see"),
+    (("  ",), "the prompt is empty"),
+    ((PROMPT, "--guidance-2", "3"), "Unrecognized options: --guidance-2, 3; perhaps you meant --guidance"),
+    ((PROMPT, "--steps", "many"), "--steps: expected a whole number, got 'many'"),
+    ((PROMPT, "--scale", "big"), r"--scale: expected FLOAT\|\{auto\}, got 'big'"),
+    ((PROMPT, "--dtype", "int8"), "invalid choice 'int8' for argument '--dtype'"),
+    ((PROMPT, "--lens"), "Missing value for argument '--lens'"),
+    ((PROMPT, "more", "words"), "Unrecognized options: more, words"),
+    ((PROMPT, "--steps", "100000"), "--steps must be between 1 and 10000, got 100000"),
     ((PROMPT, "--list", "x.json"), "Got a prompt and --list"),
     ((PROMPT, "-o", "."), "is a folder: name a file"),
     ((PROMPT, "-o", "a.avi"), "written as .mp4"),
     ((PROMPT, "-o", "file/a.mp4"), "cannot be written: .*file is a file"),
+    ((PROMPT, "-o", "/proc/a.mp4"), "/proc/a.mp4 cannot be written: "),
     ((PROMPT, "--frames", "18"), "18 frames; the model makes 4 n .* --frames 17 or 21"),
     ((PROMPT, "--height", "70"), "--height must be a multiple of 16 pixels.*use 64"),
     ((PROMPT, "--steps", "0"), "--steps must be between 1"),
@@ -128,6 +139,12 @@ BAD = [
     ((PROMPT, "--attention", "psychic"), "--attention must be one of .*native.*got 'psychic'"),
     ((PROMPT, "--lora", "gone.safetensors"), "--lora gone.safetensors: no such file"),
     ((PROMPT, "--lora", "a/b:heavy"), "must be a number, got 'heavy'"),
+    ((PROMPT, "--lora", "file"), "--lora file: not a readable .safetensors file"),
+    ((PROMPT, "--lora", "other.safetensors"), "holds no LoRA"),
+    ((PROMPT, "--lora", "nobody/nothing"), "cannot get nobody/nothing from the hub .*hf download nobody/nothing"),
+    ((PROMPT, "--model", "nobody/nothing"), "cannot get nobody/nothing from the hub .*name that folder"),
+    ((PROMPT, "--adapter", "nobody/nothing"), "cannot get nobody/nothing from the hub .*name that folder"),
+    ((PROMPT, "--adapter", ""), "no folder '', and it is no hub id"),
     ((PROMPT, "--shift", "0"), "--shift must be a positive number"),
     ((PROMPT, "--image", "gone.png"), "gone.png: No such file"),
     ((PROMPT, "--image", "file"), "file: not a readable image"),
@@ -147,13 +164,17 @@ BAD = [
 
 
 @pytest.mark.parametrize("arguments, message", BAD, ids=[" ".join(map(str, row[0][-2:])) for row in BAD])
-def test_bad_input_is_one_line_before_a_weight_is_loaded(run, no_weights, tmp_path, arguments, message):
+def test_bad_input_is_one_line_before_a_weight_is_loaded(run, no_weights, monkeypatch, tmp_path, arguments, message):
     (tmp_path / "file").write_text("hello")
     (tmp_path / "folder").mkdir()
+    save_file({"weight": torch.zeros(2)}, tmp_path / "other.safetensors")
     (tmp_path / "out.json").write_text(json.dumps([{"prompt": "a", "camera": "../x.json"}]))
     there = sorted(tmp_path.iterdir())
+    monkeypatch.setattr("huggingface_hub.constants.ENDPOINT", "http://127.0.0.1:9")
+    began = time.monotonic()
     code, printed, complaints = run(*arguments)
     assert code == 1 and printed == ""
+    assert time.monotonic() - began < 8  # the hub's own retries take 23 seconds
     line = complaints.splitlines()[-1]
     assert line.startswith("ucpe generate: ") and "unexpected" not in line
     assert len([one for one in complaints.splitlines() if "warning:" not in one]) == 1

@@ -1,5 +1,6 @@
 """Models with two transformers that take turns in denoising (Wan2.2 A14B), at tiny size with the real classes."""
 
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -9,6 +10,8 @@ from diffusers import AutoencoderKLWan, FlowMatchEulerDiscreteScheduler, WanPipe
 
 from ucpe import desk
 from ucpe.adapters import CameraAdapter
+from ucpe.cli.parsing import parse
+from ucpe.cli.train import Options
 from ucpe.generation import CameraPipeline
 from ucpe.generation.defaults import Defaults
 from ucpe.lenses import UCM, Pinhole
@@ -126,8 +129,11 @@ def test_saved_and_loaded_the_video_is_the_same(saved, tmp_path):
 
 def test_training_says_which_expert(saved):
     recipe = replace(RECIPES["ucpe"], model=str(saved / "model"), precision="no", compression=1, heads=1, head_dim=24)
-    with pytest.raises(ValueError, match=r"--expert transformer_2 --objective\.max-level 0\.8"):
+    with pytest.raises(ValueError, match=r"--expert transformer_2 --max-level 0\.8") as refusal:
         BaseModel(recipe)
+    second = re.search(r"then the other with (.*)", str(refusal.value))[1].split()
+    options = parse(Options, second, "ucpe train", default=Options(recipe)).recipe
+    assert (options.expert, options.objective.max_level) == ("transformer_2", 0.8)
     weights = [
         BaseModel(replace(recipe, expert=expert)).denoiser().transformer.patch_embedding.weight
         for expert in ("transformer", "transformer_2")

@@ -130,7 +130,7 @@ refused("lab/absent")
 """
     *loaded, refusal = run(online, tmp_path / "home", hub.address).split("\n", 3)
     assert len(loaded) == 3 and len(set(loaded)) == 1
-    assert "cannot load the model lab/absent" in refusal and "Traceback" not in refusal
+    assert "cannot get lab/absent from the hub" in refusal and "Traceback" not in refusal
     assert "Bearer secret" in hub.tokens
     assert {"generation.json", "camera_adapter/config.json", "model_index.json"} <= hub.repositories["me/again"].keys()
     assert "config.json" in hub.repositories["me/adapter"]

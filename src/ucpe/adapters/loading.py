@@ -8,8 +8,12 @@ from typing import Any
 from ucpe.adapters.attachment import Adapter
 from ucpe.adapters.camera_adapter import CameraAdapter
 from ucpe.adapters.cameractrl import CameraCtrl
+from ucpe.adapters.hub import hub_folder
 from ucpe.adapters.recammaster import ReCamMaster
 from ucpe.adapters.sana_wm import SanaWMCamera
+
+ADAPTER_FILES = ("*.json", "*.safetensors")
+"""Files of an adapter's repository on the hub that are needed."""
 
 _CLASSES: tuple[type[Adapter], ...] = (CameraAdapter, ReCamMaster, CameraCtrl, SanaWMCamera)
 
@@ -24,8 +28,9 @@ def load_adapter(source: str | Path, **hub: Any) -> Adapter:
     """
     if str(source).endswith(".bin"):
         return CameraAdapter.from_released(source)
+    folder = find_adapter(source, **hub)
     try:
-        config: Any = Adapter.load_config(str(source), **hub)
+        config: Any = Adapter.load_config(str(folder))
     except OSError as error:
         raise OSError(f"cannot load an adapter from {source}: {str(error).splitlines()[0]}") from None
     if not isinstance(config, dict):
@@ -33,4 +38,14 @@ def load_adapter(source: str | Path, **hub: Any) -> Adapter:
     name = config.get("_class_name")
     if not isinstance(name, str) or name not in KINDS:
         raise ValueError(f"{source} holds a {name}; a camera adapter is one of {', '.join(KINDS)}")
-    return KINDS[name].from_pretrained(str(source), **hub)
+    return KINDS[name].from_pretrained(str(folder))
+
+
+def find_adapter(source: str | Path, **hub: Any) -> Path:
+    """Folder or released `.bin` file of an adapter, downloaded first where it is a hub id."""
+    path = Path(source)
+    if str(source).endswith(".bin"):
+        if not path.is_file():
+            raise OSError(f"no adapter file {source}")
+        return path
+    return path if path.exists() and str(source) else hub_folder(str(source), ADAPTER_FILES, **hub)

@@ -8,6 +8,8 @@ from typing import Annotated, Any, Literal
 
 import tyro
 
+from ucpe.cli.parsing import parse
+
 
 @dataclass
 class Info:
@@ -51,7 +53,7 @@ class Export:
 def main(arguments: list[str]) -> None:
     """Run `ucpe adapter info | import | export`."""
     commands: dict[str, Callable[..., Any]] = {"info": Info, "import": Import, "export": Export}
-    command = tyro.extras.subcommand_cli_from_dict(commands, args=arguments, prog="ucpe adapter")
+    command = parse(commands, arguments, "ucpe adapter")
     if isinstance(command, Info):
         _describe(command.path) if command.path else _list_sizes(command.preset)
     elif isinstance(command, Import):

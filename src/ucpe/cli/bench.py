@@ -10,6 +10,7 @@ from typing import Annotated
 
 import tyro
 
+from ucpe.cli.parsing import parse
 from ucpe.work import progress_bar
 
 
@@ -35,7 +36,7 @@ class Latency:
 
 def latency(arguments: Sequence[str]) -> None:
     """Time models and print Table D with them."""
-    options = tyro.cli(Latency, args=arguments, prog="ucpe bench latency")
+    options = parse(Latency, arguments, "ucpe bench latency")
     import json
 
     import torch
@@ -101,7 +102,7 @@ class Encodings:
 
 def encodings(arguments: Sequence[str]) -> None:
     """Run the comparison of encodings and print its tables."""
-    options = tyro.cli(Encodings, args=arguments, prog="ucpe bench encodings")
+    options = parse(Encodings, arguments, "ucpe bench encodings")
     from dataclasses import replace
 
     from ucpe.bench.camera_encodings import CONTESTANTS
@@ -179,7 +180,7 @@ def generation(arguments: Sequence[str]) -> None:
     """Run the comparison of trainings from scratch, or the one on a frozen base, and print its tables."""
     if arguments and arguments[0] == "frozen":
         return frozen(arguments[1:])
-    options = tyro.cli(Generation, args=arguments, prog="ucpe bench generation")
+    options = parse(Generation, arguments, "ucpe bench generation")
     from dataclasses import replace
 
     from ucpe.bench.generation import LONG, QUICK, Benchmark, markdown, run_benchmark
@@ -258,7 +259,7 @@ class Frozen:
 
 def frozen(arguments: Sequence[str]) -> None:
     """Run the comparison of adapters on a frozen base and print its tables."""
-    options = tyro.cli(Frozen, args=arguments, prog="ucpe bench generation frozen")
+    options = parse(Frozen, arguments, "ucpe bench generation frozen")
     from dataclasses import replace
 
     from ucpe.bench.adapter_contestants import CONTESTANTS, MAIN

@@ -9,6 +9,7 @@ from typing import Annotated
 
 import tyro
 
+from ucpe.cli.parsing import parse
 from ucpe.synthesis.curation.pipeline import CurationSettings
 from ucpe.work import WorkOptions, progress_bar
 
@@ -56,9 +57,9 @@ def main(arguments: list[str]) -> None:
     if not arguments or arguments in (["-h"], ["--help"]):
         print(USAGE)
     elif arguments[0] == "report":
-        _report(tyro.cli(ReportOptions, args=arguments[1:], prog="ucpe curate report"))
+        _report(parse(ReportOptions, arguments[1:], "ucpe curate report"))
     else:
-        _curate(tyro.cli(CurateOptions, args=arguments, prog="ucpe curate"))
+        _curate(parse(CurateOptions, arguments, "ucpe curate"))
 
 
 def _curate(options: CurateOptions) -> None:

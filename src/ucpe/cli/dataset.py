@@ -10,6 +10,7 @@ from typing import Annotated
 
 import tyro
 
+from ucpe.cli.parsing import parse
 from ucpe.work import WorkOptions, progress_bar
 
 
@@ -53,9 +54,7 @@ class Caption:
 
 def main(arguments: Sequence[str]) -> None:
     """Parse the command line and run the subcommand."""
-    command = tyro.extras.subcommand_cli_from_dict(
-        {"stats": Stats, "export": Export, "caption": Caption}, args=arguments, prog="ucpe dataset"
-    )
+    command = parse({"stats": Stats, "export": Export, "caption": Caption}, arguments, "ucpe dataset")
     if isinstance(command, Stats):
         stats(command)
     elif isinstance(command, Export):
@@ -76,6 +75,8 @@ def stats(command: Stats) -> None:
     from ucpe.synthesis.dataset import open_dataset
     from ucpe.synthesis.statistics import contact_sheet, draw_categories, draw_statistics, gather
 
+    if not command.folders:
+        raise ValueError("name the folders to gather numbers from: ucpe dataset stats FOLDER ...")
     gathered = [gather(folder, command.split) for folder in command.folders]
     output = command.output or command.folders[0] / "statistics"
     draw_statistics(gathered, output / "cameras.png")

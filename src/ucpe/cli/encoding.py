@@ -10,6 +10,7 @@ from typing import Annotated, Literal
 import tyro
 
 from ucpe.cli.cameras import LensOptions
+from ucpe.cli.parsing import parse
 
 
 @dataclass
@@ -30,7 +31,7 @@ class Show:
 
 def main(arguments: Sequence[str]) -> None:
     """Parse the command line and run."""
-    command = tyro.extras.subcommand_cli_from_dict({"show": Show}, args=arguments, prog="ucpe encoding")
+    command = parse({"show": Show}, arguments, "ucpe encoding")
     from ucpe.encodings.figures import draw_encoding
 
     lens = command.lens.make_lens() if command.lens.lens_given() else None

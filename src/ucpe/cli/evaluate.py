@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import tyro
 
 from ucpe.cli.cameras import LensOptions, PathOptions
+from ucpe.cli.parsing import parse
 from ucpe.work import WorkOptions, progress_bar
 
 if TYPE_CHECKING:
@@ -83,7 +84,7 @@ class Evaluate:
 
 def main(arguments: Sequence[str]) -> None:
     """Parse the command line and run."""
-    evaluate(tyro.cli(Evaluate, args=arguments, prog="ucpe evaluate"))
+    evaluate(parse(Evaluate, arguments, "ucpe evaluate"))
 
 
 def evaluate(options: Evaluate) -> None:

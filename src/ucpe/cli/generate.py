@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import tyro
 
 from ucpe.cli.cameras import CameraOptions
+from ucpe.cli.parsing import parse
 
 if TYPE_CHECKING:
     from ucpe.generation.checks import ModelFacts
@@ -104,8 +105,10 @@ class Generate:
 
 def main(arguments: Sequence[str]) -> None:
     """Parse the command line, check everything, then load the model and generate."""
-    options = tyro.cli(Generate, args=arguments, prog="ucpe generate")
+    options = parse(Generate, arguments, "ucpe generate")
     given = [name for name in ("prompt", "list", "again") if getattr(options, name) is not None]
+    if options.prompt is not None and not options.prompt.strip():
+        raise ValueError("the prompt is empty: say what to see")
     if len(given) != 1:
         named = " and ".join("a prompt" if name == "prompt" else f"--{name}" for name in given) or "none of them"
         raise ValueError(

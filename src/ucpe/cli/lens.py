@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import tyro
 
 from ucpe.cli.cameras import parse_size
+from ucpe.cli.parsing import parse
 
 if TYPE_CHECKING:
     from ucpe.lenses import Lens
@@ -124,7 +125,7 @@ class Fit:
 def main(arguments: Sequence[str]) -> None:
     """Parse the command line and run."""
     commands: dict[str, Any] = {"show": Show, "convert": Convert, "fit": Fit}
-    command = tyro.extras.subcommand_cli_from_dict(commands, args=arguments, prog="ucpe lens")
+    command = parse(commands, arguments, "ucpe lens")
     if isinstance(command, Show):
         show(command)
     elif isinstance(command, Convert):

@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal
 
 import tyro
 
+from ucpe.cli.parsing import parse
 from ucpe.synthesis.motion.pipeline import MatchSettings
 from ucpe.work import progress_bar
 
@@ -98,13 +99,13 @@ def main(arguments: list[str]) -> None:
     if not arguments or arguments[0] in ("-h", "--help"):
         print(USAGE)
     elif arguments[0] == "motions":
-        _motions(tyro.cli(MotionOptions, args=arguments[1:], prog="ucpe match motions"))
+        _motions(parse(MotionOptions, arguments[1:], "ucpe match motions"))
     elif arguments[0] == "sources":
-        _sources(tyro.cli(SourceOptions, args=arguments[1:], prog="ucpe match sources"))
+        _sources(parse(SourceOptions, arguments[1:], "ucpe match sources"))
     elif arguments[0] == "show":
-        _show(tyro.cli(ShowOptions, args=arguments[1:], prog="ucpe match show"))
+        _show(parse(ShowOptions, arguments[1:], "ucpe match show"))
     else:
-        _match(tyro.cli(MatchOptions, args=arguments, prog="ucpe match"))
+        _match(parse(MatchOptions, arguments, "ucpe match"))
 
 
 def _motions(options: MotionOptions) -> None:

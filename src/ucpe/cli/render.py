@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import tyro
 
 from ucpe.cli.cameras import CameraOptions, lens_label
+from ucpe.cli.parsing import parse
 
 if TYPE_CHECKING:
     import numpy as np
@@ -56,7 +57,7 @@ class Render:
 
 def main(arguments: Sequence[str]) -> None:
     """Parse the command line and render."""
-    options = tyro.cli(Render, args=arguments, prog="ucpe render")
+    options = parse(Render, arguments, "ucpe render")
     from rich.console import Console
     from rich.progress import MofNCompleteColumn, Progress, TimeRemainingColumn
 

@@ -9,6 +9,8 @@ from typing import Annotated, Literal
 
 import tyro
 
+from ucpe.cli.parsing import parse
+
 
 @dataclass
 class Compare:
@@ -26,7 +28,7 @@ class Compare:
 
 def main(arguments: Sequence[str]) -> None:
     """Parse the command line and run."""
-    compare(tyro.extras.subcommand_cli_from_dict({"compare": Compare}, args=arguments, prog="ucpe report"))
+    compare(parse({"compare": Compare}, arguments, "ucpe report"))
 
 
 def compare(options: Compare) -> None:

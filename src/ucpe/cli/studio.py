@@ -10,6 +10,8 @@ from typing import Annotated
 
 import tyro
 
+from ucpe.cli.parsing import parse
+
 
 @dataclass
 class Studio:
@@ -31,7 +33,7 @@ class Studio:
 
 def main(arguments: Sequence[str]) -> None:
     """Parse the command line and serve the page."""
-    options = tyro.cli(Studio, args=arguments, prog="ucpe studio")
+    options = parse(Studio, arguments, "ucpe studio")
     if importlib.util.find_spec("nicegui") is None:
         raise ValueError("the page needs NiceGUI, which is not installed: pip install 'ucpe[studio]'")
     from ucpe.studio import server

@@ -10,6 +10,7 @@ from typing import Annotated
 
 import tyro
 
+from ucpe.cli.parsing import parse
 from ucpe.work import WorkOptions, progress_bar
 
 
@@ -46,7 +47,7 @@ class Synthesize:
 
 def main(arguments: Sequence[str]) -> None:
     """Parse the command line and film."""
-    options = tyro.cli(Synthesize, args=arguments, prog="ucpe synthesize")
+    options = parse(Synthesize, arguments, "ucpe synthesize")
     from ucpe.synthesis.clips import ClipSettings, synthesize
 
     if options.caption_url and not options.caption_model:

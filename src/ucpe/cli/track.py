@@ -10,6 +10,7 @@ from typing import Annotated, Literal
 import tyro
 
 from ucpe.cli.cameras import LensOptions
+from ucpe.cli.parsing import parse
 
 
 @dataclass
@@ -44,7 +45,7 @@ class Track:
 
 def main(arguments: Sequence[str]) -> None:
     """Parse the command line and track."""
-    options = tyro.cli(Track, args=arguments, prog="ucpe track")
+    options = parse(Track, arguments, "ucpe track")
     from rich.console import Console
 
     from ucpe.evaluation.estimators import EstimatorChoice

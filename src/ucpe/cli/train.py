@@ -9,6 +9,7 @@ from typing import Annotated
 
 import tyro
 
+from ucpe.cli.parsing import parse
 from ucpe.training.recipes import RECIPES, Recipe
 
 USAGE = """usage: ucpe train RECIPE --data FOLDER -o FOLDER [--FIELD VALUE ...]
@@ -70,7 +71,7 @@ def main(arguments: list[str]) -> None:
     if name.startswith("-"):
         raise ValueError(f"the recipe comes first: ucpe train RECIPE {' '.join(arguments)}")
     if name == "desk-clips":
-        _render(tyro.cli(ClipOptions, args=rest, prog=f"ucpe train {name}"))
+        _render(parse(ClipOptions, rest, f"ucpe train {name}"))
     else:
         _train(name, rest)
 
@@ -78,7 +79,7 @@ def main(arguments: list[str]) -> None:
 def _train(name: str, arguments: list[str]) -> None:
     from ucpe.training.runs import find_recipe, run
 
-    options = tyro.cli(Options, args=arguments, default=Options(find_recipe(name)), prog=f"ucpe train {name}")
+    options = parse(Options, arguments, f"ucpe train {name}", default=Options(find_recipe(name)))
     if options.dry_run:
         from ucpe.training.dry_run import dry_run
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import tyro
 
 from ucpe.cli.cameras import LensOptions, PathOptions
+from ucpe.cli.parsing import parse
 
 if TYPE_CHECKING:
     from ucpe.lenses import Lens
@@ -77,9 +78,7 @@ class Convert:
 
 def main(arguments: Sequence[str]) -> None:
     """Parse the command line and run."""
-    command = tyro.extras.subcommand_cli_from_dict(
-        {"show": Show, "convert": Convert}, args=arguments, prog="ucpe trajectory"
-    )
+    command = parse({"show": Show, "convert": Convert}, arguments, "ucpe trajectory")
     if isinstance(command, Show):
         show(command)
     else:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import os
+import tempfile
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ucpe.generation.defaults import Defaults
-from ucpe.generation.loading import find_adapter, find_model, pipeline_family
+from ucpe.generation.loading import find_adapters, find_model, pipeline_family
 from ucpe.generation.pipeline import check_frames
 from ucpe.generation.vocabulary import Vocabulary
 from ucpe.reading import open_image, read_json_object
@@ -41,10 +41,8 @@ def read_facts(model: str | Path | None, adapter: str | Path | None) -> ModelFac
     """The facts of a model and its adapter, from the small files beside their weights."""
     folder = Path(find_model(model))
     family = pipeline_family(folder)
-    found = find_adapter(folder, adapter)
-    if str(found).endswith(".bin") and not Path(str(found)).is_file():
-        raise ValueError(f"no adapter file {found}")
-    config = {} if found is None else _json(Path(found) / "config.json")
+    found = next(iter(find_adapters(folder, adapter)), None)
+    config = {} if found is None else _json(found / "config.json")
     _, rows, columns = config.get("patch_size", (1, 2, 2))
     stride = config.get("spatial_stride", 8)
     token = (stride * rows, stride * columns)
@@ -114,9 +112,11 @@ def check_output(path: Path, folder: bool = False) -> None:
         if parent.exists():
             if not parent.is_dir():
                 raise ValueError(f"{path} cannot be written: {parent} is a file")
-            if not os.access(parent, os.W_OK | os.X_OK):
-                raise ValueError(f"{path} cannot be written: no permission in {parent}")
-            return
+            try:
+                with tempfile.TemporaryFile(dir=parent):
+                    return
+            except OSError as error:
+                raise ValueError(f"{path} cannot be written: {error.strerror} ({parent})") from None
 
 
 def _check_image(image: Path | None, first_frame: str) -> None:

@@ -8,6 +8,8 @@ from typing import Any, TypeAlias
 
 from ucpe import desk
 from ucpe.adapters import Adapter, load_adapter
+from ucpe.adapters.hub import hub_folder
+from ucpe.adapters.loading import find_adapter
 from ucpe.generation.defaults import Defaults
 from ucpe.generation.families import Family, family_named, family_of
 
@@ -30,14 +32,15 @@ def load_model(
 
     hub = {name: options[name] for name in HUB_OPTIONS if name in options}
     folder = find_model(model, **hub)
-    sources = find_adapters(folder, adapter)
+    sources = find_adapters(folder, adapter, **{name: hub[name] for name in hub if name != "revision"})
     defaults = Defaults.load(folder, pipeline_family(folder).defaults)
     if folder == desk.BASE_WEIGHTS:
         options.setdefault("vae", AutoencoderKLWan.from_pretrained(desk.part_folder(folder, "vae")))
     try:
         pipe = DiffusionPipeline.from_pretrained(str(folder if model is None else model), **options)
     except OSError as error:
-        raise _not_loaded(model, error) from None
+        reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        raise OSError(f"cannot load the model {model or folder}: {reason}") from None
     except Exception as error:
         raise ValueError(f"{folder}: not a whole pipeline ({type(error).__name__}: {error})") from error
     if not is_progress_bar_enabled():
@@ -47,8 +50,7 @@ def load_model(
         return pipe, family.own_adapters(pipe), defaults
     if adapter is not None and len(sources) == 1:
         sources = sources * len(family.denoisers(pipe))
-    named: dict[str, Any] = {} if adapter is None else {name: hub[name] for name in hub if name != "revision"}
-    return pipe, [load_adapter(source, **named) for source in sources], defaults
+    return pipe, [load_adapter(source) for source in sources], defaults
 
 
 def find_model(model: str | Path | None, **hub: Any) -> Path:
@@ -62,32 +64,23 @@ def find_model(model: str | Path | None, **hub: Any) -> Path:
         return desk.WEIGHTS
     if Path(model).exists():
         return Path(model)
-    from huggingface_hub import snapshot_download
-    from huggingface_hub.errors import HfHubHTTPError, HFValidationError
-
-    try:
-        return Path(snapshot_download(str(model), allow_patterns=["*.json", f"{ADAPTER_FOLDER}*/*"], **hub))
-    except HFValidationError:
-        raise OSError(f"there is no folder {model}, and it is no hub id either") from None
-    except (HfHubHTTPError, OSError) as error:
-        raise _not_loaded(model, error) from None
+    return hub_folder(str(model), ("*.json", f"{ADAPTER_FOLDER}*/*"), **hub)
 
 
-def find_adapters(folder: str | Path, adapter: AdapterSource) -> list[str | Path]:
-    """The adapters meant: those named, those in the model's folder, or none for a model that follows by itself."""
+def find_adapters(folder: str | Path, adapter: AdapterSource, **hub: Any) -> list[Path]:
+    """Files or folders of the adapters meant: those named (downloaded if need be), or those in the model's folder.
+
+    A model that follows a camera by itself may have none.
+    """
     if adapter is not None:
         if isinstance(adapter, str) and not Path(adapter).exists():
-            return [*adapter.split(",")]
-        return [adapter] if isinstance(adapter, (str, Path)) else [*adapter]
+            adapter = adapter.split(",")
+        named = [adapter] if isinstance(adapter, (str, Path)) else [*adapter]
+        return [find_adapter(one, **hub) for one in named]
     inside = [path for path in (Path(folder) / f"{ADAPTER_FOLDER}{end}" for end in ("", "_2")) if path.is_dir()]
     if not inside and not pipeline_family(folder).own_camera:
         raise ValueError(f"{folder} has no folder {ADAPTER_FOLDER}: name the adapter's folder or hub id as `adapter`")
-    return [*inside]
-
-
-def find_adapter(folder: str | Path, adapter: AdapterSource) -> str | Path | None:
-    """The first of the adapters meant, or None for a model that needs none."""
-    return next(iter(find_adapters(folder, adapter)), None)
+    return inside
 
 
 def pipeline_family(model: str | Path) -> Family:
@@ -111,14 +104,3 @@ def load_quietly() -> None:
     for library in (diffusers.utils.logging, transformers.utils.logging):
         library.disable_progress_bar()
         library.set_verbosity_error()
-
-
-def _not_loaded(model: str | Path | None, error: Exception) -> OSError:
-    return OSError(
-        f"cannot load the model {model}: {_first_line(error)}\nDownload it where there is a network "
-        f"(`hf download {model} --local-dir FOLDER`), and give that folder as the model."
-    )
-
-
-def _first_line(error: Exception) -> str:
-    return str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__

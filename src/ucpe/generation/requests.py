@@ -76,9 +76,9 @@ class Request:
     def sources(self) -> str:
         """A short name of the files that the video is made from: weights, LoRAs and first frame."""
         model = find_model(self.model)
-        files = [model, *(split_lora(lora)[0] for lora in self.setup.lora), *find_adapters(model, self.adapter)]
-        files += [] if self.image is None else [self.image]
-        return fingerprint_of([_fingerprint(Path(file)) for file in files])
+        loras = [Path(split_lora(lora)[0]) for lora in self.setup.lora]
+        files = [model, *loras, *find_adapters(model, self.adapter), *([] if self.image is None else [self.image])]
+        return fingerprint_of([_fingerprint(file) for file in files])
 
 
 def record_of(request: Request) -> dict[str, Any]:

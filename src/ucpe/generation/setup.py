@@ -10,6 +10,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 from diffusers import FlowMatchEulerDiscreteScheduler
+from safetensors import SafetensorError, safe_open
+
+from ucpe.adapters.hub import hub_folder
 
 if TYPE_CHECKING:
     from ucpe.generation.defaults import Defaults
@@ -156,14 +159,9 @@ def load_loras(pipe: CameraPipeline, loras: tuple[str, ...]) -> None:
     names, weights = [], []
     for index, lora in enumerate(loras):
         source, weight = split_lora(lora)
-        path, file = Path(source), None
-        if path.is_file():
-            source, file = str(path.parent), path.name
-        elif not path.exists() and source.endswith(".safetensors"):
-            owner, name, file = source.split("/", 2)
-            source = f"{owner}/{name}"
+        folder, file = find_lora(source)
         try:
-            pipe.load_lora_weights(source, weight_name=file, adapter_name=f"lora_{index}")
+            pipe.load_lora_weights(str(folder), weight_name=file, adapter_name=f"lora_{index}")
         except Exception as error:
             raise ValueError(f"--lora {lora}: {str(error).strip().splitlines()[0]}") from None
         names.append(f"lora_{index}")
@@ -186,20 +184,38 @@ def split_lora(text: str) -> tuple[str, float]:
         raise ValueError(f"--lora {text}: the weight after the colon must be a number, got {weight!r}") from None
 
 
+def find_lora(source: str) -> tuple[Path | str, str | None]:
+    """Folder (or hub id) and file name of a LoRA, downloaded if need be; no name leaves the choice to diffusers."""
+    path = Path(source)
+    if source and path.exists():
+        return (path.parent, path.name) if path.is_file() else (path, None)
+    owner, name, file = [*source.split("/", 2), "", ""][:3]
+    if not (owner and name) or owner in (".", "..", "~") or (file and not file.endswith(".safetensors")):
+        raise ValueError(f"--lora {source}: no such file, and no hub id (OWNER/NAME or OWNER/NAME/FILE.safetensors)")
+    folder = hub_folder(f"{owner}/{name}", (file,) if file else ("*.json",))
+    if not file:
+        return f"{owner}/{name}", None
+    if not (folder / file).is_file():
+        raise ValueError(f"--lora {source}: {owner}/{name} has no file {file}")
+    return folder, file
+
+
 def check_lora(text: str) -> None:
-    """ValueError unless a LoRA is a file, a folder or may be a hub id, and peft is there to load it."""
+    """ValueError unless a LoRA is a file that can be read, a folder or on the hub, and peft is there to load it."""
     from importlib.util import find_spec
 
     source, weight = split_lora(text)
     if not np.isfinite(weight):
         raise ValueError(f"--lora {text}: the weight must be a finite number")
-    path = Path(source)
-    if path.is_file() and path.suffix != ".safetensors":
-        raise ValueError(f"--lora {source}: expected a .safetensors file")
-    parts = source.split("/")
-    hub_id = len(parts) >= 2 and all(parts) and parts[0] not in (".", "..", "~")
-    if not source or not (path.exists() or hub_id):
-        raise ValueError(f"--lora {source}: no such file, and no hub id (OWNER/NAME or OWNER/NAME/FILE.safetensors)")
+    folder, file = find_lora(source)
+    if file is not None:
+        try:
+            with safe_open(Path(folder) / file, "pt") as weights:
+                found = any("lora" in name.lower() for name in weights.keys())  # noqa: SIM118
+        except (SafetensorError, OSError) as error:
+            raise ValueError(f"--lora {source}: not a readable .safetensors file ({error})") from None
+        if not found:
+            raise ValueError(f"--lora {source}: holds no LoRA (none of its weights has lora in its name)")
     if find_spec("peft") is None:
         raise ValueError("--lora needs the package peft: pip install peft")
 

@@ -11,6 +11,7 @@ from torch import nn
 
 from ucpe import desk
 from ucpe.adapters import Adapter, CameraAdapter, CameraCtrl, ReCamMaster, SanaWMCamera
+from ucpe.adapters.hub import hub_folder
 from ucpe.desk import model as desk_parts
 from ucpe.files import file_fingerprint, fingerprint_of
 from ucpe.training.denoiser import Denoiser, PromptEncoder
@@ -37,6 +38,9 @@ TRANSFORMERS: dict[str, dict[str, Any]] = {
     SANA_WM: {"_class_name": "SanaWMTransformer3DModel"},
 }
 """Constructor arguments of published transformers, to size a run before they are downloaded."""
+
+PIPELINE_FILES = ("*.json", "*.safetensors", "*.model", "*.txt")
+"""Files of a pipeline's repository on the hub that are needed."""
 
 DTYPES = {"no": torch.float32, "bf16": torch.bfloat16}
 
@@ -97,8 +101,8 @@ class BaseModel:
             boundary = self.pipeline_config.get("boundary_ratio") or 0.875
             raise ValueError(
                 f"{self.recipe.model} has two transformers, each with an adapter of its own: train one with --expert "
-                f"transformer --objective.min-level {boundary:g}, then the other with --expert transformer_2 "
-                f"--objective.max-level {boundary:g}"
+                f"transformer --min-level {boundary:g}, then the other with --expert transformer_2 "
+                f"--max-level {boundary:g}"
             )
         if self.recipe.expert == "transformer_2" and not two:
             raise ValueError(f"{self.recipe.model} has one transformer: leave --expert out")
@@ -167,7 +171,7 @@ class BaseModel:
         assert self.folder is not None
         path = desk.part_folder(self.folder, self.recipe.expert or name if name == "transformer" else name)
         if not path.is_dir():
-            raise OSError(f"{self.folder} has no {name}: {_how_to_download(self.recipe.model)}")
+            raise OSError(f"{self.folder} has no {name}: it is no whole pipeline")
         return path
 
 
@@ -220,23 +224,7 @@ def find_folder(model: str) -> Path:
         if not (path / "model_index.json").is_file():
             raise OSError(f"{path} is no pipeline folder of diffusers: it has no model_index.json")
         return path
-    from huggingface_hub import snapshot_download
-    from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
-
-    try:
-        return Path(snapshot_download(model, ignore_patterns=["assets/*", "examples/*", "*.md"]))
-    except HFValidationError:
-        raise OSError(f"there is no folder {model}, and it is no hub id either") from None
-    except (LocalEntryNotFoundError, HfHubHTTPError, OSError) as error:
-        reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-        raise OSError(f"cannot get {model} ({reason}): {_how_to_download(model)}") from None
-
-
-def _how_to_download(model: str) -> str:
-    return (
-        f"download it where there is a network, with `hf download {model} --local-dir FOLDER`, and train with "
-        "`--model FOLDER`"
-    )
+    return hub_folder(model, PIPELINE_FILES)
 
 
 def _load(kind: Any, folder: Path, dtype: torch.dtype | None = None) -> Any:

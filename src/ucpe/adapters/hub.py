@@ -1,0 +1,34 @@
+"""Repositories of the Hugging Face hub, as folders on this disk."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+
+def hub_folder(name: str, files: tuple[str, ...] | None = None, **options: Any) -> Path:
+    """Folder with the files of a hub repository, or with those of them that fit one of the patterns in `files`.
+
+    They are downloaded if need be; without a network, those of an earlier download are taken. `options` are of
+    huggingface_hub's `snapshot_download`: `token`, `revision`, `local_files_only`, `cache_dir`.
+    """
+    from huggingface_hub.errors import HfHubHTTPError, HFValidationError
+
+    try:
+        return _download(name, files, **options)
+    except HFValidationError:
+        raise OSError(f"there is no folder {name!r}, and it is no hub id either") from None
+    except (HfHubHTTPError, OSError) as error:
+        lines = str(error).strip().splitlines() or [type(error).__name__]
+        raise OSError(
+            f"cannot get {name} from the hub ({lines[0].removeprefix('Got: ')}): download it where there is a network, "
+            f"with `hf download {name} --local-dir FOLDER`, and name that folder instead"
+        ) from None
+
+
+@cache
+def _download(name: str, files: tuple[str, ...] | None, **options: Any) -> Path:
+    from huggingface_hub import snapshot_download
+
+    return Path(snapshot_download(name, allow_patterns=None if files is None else list(files), **options))
