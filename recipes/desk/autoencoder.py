@@ -7,7 +7,6 @@ The same command again continues where the last one stopped.
 
 from __future__ import annotations
 
-import json
 import math
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -22,10 +21,11 @@ from torch.nn import functional
 
 from ucpe.desk.clips import DeskClips, load_shard, shard_paths
 from ucpe.desk.model import autoencoder_config
-from ucpe.files import atomic_file
+from ucpe.files import write_json
 from ucpe.training.checkpoints import gather_state, load_checkpoint, restore_state, save_checkpoint
 from ucpe.training.encoded import to_model_range
-from ucpe.training.progress import CURVE_FILE, Curve, TrainingBar
+from ucpe.training.progress import CURVE_FILE, Curve
+from ucpe.work import progress_bar
 
 FITTED_CLIPS = 64
 """Clips whose principal components the encoder starts from."""
@@ -85,15 +85,14 @@ def train_autoencoder(recipe: AutoencoderRecipe, data: Path, output: Path, quiet
     parameters = {name: value for name, value in model.named_parameters() if value.requires_grad}
     averaged = {name: value.detach().clone() for name, value in parameters.items()}
     optimizer = torch.optim.AdamW(parameters.values(), lr=recipe.learning_rate, betas=(0.9, 0.99), weight_decay=1e-4)
-    with atomic_file(output / "recipe.json") as temporary:
-        temporary.write_text(json.dumps(asdict(recipe), indent=2) + "\n")
+    write_json(output / "recipe.json", asdict(recipe))
     start = 0
     if checkpoint := load_checkpoint(output / "checkpoints"):
         restore_state(checkpoint, parameters, optimizer, averaged)
         start = checkpoint.step
     curve = Curve(output / CURVE_FILE, start)
     shards = _Shards(data)
-    with TrainingBar("desk-autoencoder", start, recipe.steps, shown=not quiet) as bar:
+    with progress_bar(pace=True, shown=not quiet) as show:
         for step in range(start, recipe.steps):
             for group in optimizer.param_groups:
                 group["lr"] = recipe.learning_rate * _schedule(step, recipe.steps, recipe.warmup)
@@ -109,7 +108,7 @@ def train_autoencoder(recipe: AutoencoderRecipe, data: Path, output: Path, quiet
             weights = [parameters[name].detach() for name in averaged]
             torch._foreach_lerp_(list(averaged.values()), weights, 1 - decay)
             curve.add(step, parts)
-            bar.update(step + 1, parts["loss"])
+            show("desk-autoencoder", step + 1, recipe.steps, f"loss {parts['loss']:.4f}")
             if (step + 1) % recipe.checkpoint_every == 0 or step + 1 == recipe.steps:
                 save_checkpoint(output / "checkpoints", step + 1, gather_state(parameters, optimizer, averaged))
     curve.close()

@@ -56,15 +56,15 @@ def commit(temporary: Path, path: str | Path) -> None:
     os.replace(temporary, path)
 
 
-def write_bytes(path: str | Path, content: bytes) -> None:
-    """Write a file that is whole or absent."""
+def write_file(path: str | Path, content: str | bytes) -> None:
+    """Write a file that is whole or absent; text as UTF-8."""
     with atomic_file(path) as temporary:
-        temporary.write_bytes(content)
+        temporary.write_bytes(content.encode("utf-8") if isinstance(content, str) else content)
 
 
 def write_json(path: str | Path, content: Any) -> None:
     """Write JSON that is whole or absent; numbers must be finite."""
-    write_bytes(path, (json.dumps(content, indent=1, allow_nan=False) + "\n").encode())
+    write_file(path, json.dumps(content, indent=1, allow_nan=False) + "\n")
 
 
 def remove_leftovers(folder: Path) -> None:

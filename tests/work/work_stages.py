@@ -7,7 +7,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from ucpe.files import write_bytes
+from ucpe.files import write_file
 from ucpe.work import Item, JsonParts, Quarantine, Resources, Stage, folder_lock, run
 
 
@@ -42,7 +42,7 @@ class Squares(Stage):
             os.kill(os.getpid(), signal.SIGKILL)
         if number in ("once", "deadly"):
             return number
-        write_bytes(self.folder / "files" / str(number), b"x" * number)
+        write_file(self.folder / "files" / str(number), b"x" * number)
         return self.factor * number * number
 
     def calls(self):

@@ -37,7 +37,7 @@ from ucpe.bench.generated_videos import MODES, PROTOCOL, video_path
 from ucpe.bench.runs import Budget, Record, RunFolder, render_all, run_all
 from ucpe.desk import FRAMES, HEIGHT, WIDTH
 from ucpe.desk.clips import CLIPS_PER_SHARD, VALIDATION_SEED, render_shard, shard_paths
-from ucpe.files import atomic_file, file_fingerprint, fingerprint_of
+from ucpe.files import file_fingerprint, fingerprint_of, write_file, write_json
 from ucpe.generation import CameraPipeline
 from ucpe.generation.loading import ADAPTER_FOLDER, load_quietly
 from ucpe.training.base_models import BaseModel, find_folder
@@ -45,12 +45,12 @@ from ucpe.training.clips import DeskClipFiles
 from ucpe.training.encoded import EncodedClips, encode_missing
 from ucpe.training.export import ADAPTER, MODEL
 from ucpe.training.loop import CHECKPOINTS, Stopped, make_accelerator
-from ucpe.training.progress import CURVE_FILE, encoding_bar, read_curve
+from ucpe.training.progress import CURVE_FILE, read_curve
 from ucpe.training.recipes import DESK_BASE, Recipe
 from ucpe.training.runs import run
 from ucpe.training.validation import validate
 from ucpe.video import read_video
-from ucpe.work import Item, Progress, folder_lock
+from ucpe.work import Item, Progress, folder_lock, progress_bar
 
 FORMAT = "ucpe-bench-adapters-1"
 """Name and version of records and results; a change of anything that changes a number changes it."""
@@ -245,10 +245,8 @@ def run_benchmark(
     results["clips"] = len(DeskClipFiles(folders.training_clips)) if _has_clips(folders.training_clips) else 0
     results["machine"] = {"processor": processor(), "cores": os.cpu_count(), "workers": workers}
     results["versions"] = {"python": platform.python_version(), "torch": torch.__version__}
-    with atomic_file(folders.output / "results.json") as path:
-        path.write_text(json.dumps(results, indent=1) + "\n")
-    with atomic_file(folders.output / "results.md") as path:
-        path.write_text(markdown(results))
+    write_file(folders.output / "results.json", json.dumps(results, indent=1) + "\n")
+    write_file(folders.output / "results.md", markdown(results))
     draw(results, records, _truth(benchmark, folders), folders.output)
     return results
 
@@ -343,7 +341,7 @@ def encode(recipe: Recipe, folders: Folders, goes_on: Callable[[], bool]) -> Non
     model = BaseModel(recipe)
     for folder in (folders.training_clips, folders.test_clips):
         clips = EncodedClips(DeskClipFiles(folder), model, folder / "encoded")
-        with encoding_bar(shown=True) as show:
+        with progress_bar() as show:
 
             def after(what: str, done: int, total: int, show: Any = show) -> None:
                 show(what, done, total)
@@ -439,8 +437,7 @@ def _validation(numbers: dict[str, float]) -> dict[str, float]:
 
 
 def _write_done(folder: Path, facts: dict[str, Any]) -> None:
-    with atomic_file(folder / DONE) as path:
-        path.write_text(json.dumps(facts, indent=1) + "\n")
+    write_json(folder / DONE, facts)
 
 
 def _deciding(recipe: Recipe) -> dict[str, Any]:

@@ -33,7 +33,7 @@ from ucpe.bench.view_synthesis_model import (
     random_worlds,
     train,
 )
-from ucpe.files import atomic_file, fingerprint_of
+from ucpe.files import fingerprint_of, write_file
 from ucpe.lenses import FAMILIES
 from ucpe.work import Item, Progress, folder_lock
 
@@ -123,10 +123,8 @@ def run_benchmark(
     results = assemble(benchmark, contestants, runs, records)
     results["machine"] = {"processor": processor(), "cores": os.cpu_count(), "workers": workers}
     results["versions"] = {"python": platform.python_version(), "torch": torch.__version__}
-    with atomic_file(output / "results.json") as path:
-        path.write_text(json.dumps(results, indent=1) + "\n")
-    with atomic_file(output / "results.md") as path:
-        path.write_text(markdown(results))
+    write_file(output / "results.json", json.dumps(results, indent=1) + "\n")
+    write_file(output / "results.md", markdown(results))
     draw(results, records, runs, clips, output)
     return results
 

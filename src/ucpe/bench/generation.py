@@ -24,7 +24,7 @@ from ucpe.bench.runs import Budget, Record, RunFolder, render_all, run_all
 from ucpe.desk.clips import VALIDATION_SEED
 from ucpe.desk.model import make_tokenizer
 from ucpe.evaluation.estimators.known_scene import commanded_motion, estimate_motion
-from ucpe.files import atomic_file, fingerprint_of
+from ucpe.files import fingerprint_of, write_file
 from ucpe.synthesis.worlds import vocabulary
 from ucpe.synthesis.worlds.surroundings import EYE_HEIGHT
 from ucpe.trajectories.rotations import angles_from_rotation
@@ -111,10 +111,8 @@ def run_benchmark(
     titles = {contestant.name: contestant.title for contestant in contestants}
     results = assemble(asdict(benchmark), titles, {run.id: run.task for run in runs}, records)
     results |= {"format": FORMAT, "machine": {"processor": processor(), "cores": os.cpu_count(), "workers": workers}}
-    with atomic_file(output / "results.json") as path:
-        path.write_text(json.dumps(results, indent=1) + "\n")
-    with atomic_file(output / "results.md") as path:
-        path.write_text(markdown(results))
+    write_file(output / "results.json", json.dumps(results, indent=1) + "\n")
+    write_file(output / "results.md", markdown(results))
     draw(results, records, output)
     return results
 

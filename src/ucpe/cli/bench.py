@@ -11,6 +11,7 @@ from typing import Annotated
 import tyro
 
 from ucpe.cli.parsing import parse
+from ucpe.files import write_json
 from ucpe.work import progress_bar
 
 
@@ -37,7 +38,6 @@ class Latency:
 def latency(arguments: Sequence[str]) -> None:
     """Time models and print Table D with them."""
     options = parse(Latency, arguments, "ucpe bench latency")
-    import json
 
     import torch
 
@@ -62,7 +62,7 @@ def latency(arguments: Sequence[str]) -> None:
         )
     print(markdown(found))
     if options.output is not None:
-        options.output.write_text(json.dumps([item.to_dict() for item in found], indent=1) + "\n")
+        write_json(options.output, [item.to_dict() for item in found])
 
 
 @dataclass

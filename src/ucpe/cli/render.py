@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -15,10 +16,10 @@ from ucpe.cli.parsing import parse
 
 if TYPE_CHECKING:
     import numpy as np
-    from rich.progress import Progress
 
     from ucpe.synthesis.footage import Footage
     from ucpe.trajectories import Trajectory
+    from ucpe.work import Progress
 
 
 @dataclass
@@ -58,10 +59,8 @@ class Render:
 def main(arguments: Sequence[str]) -> None:
     """Parse the command line and render."""
     options = parse(Render, arguments, "ucpe render")
-    from rich.console import Console
-    from rich.progress import MofNCompleteColumn, Progress, TimeRemainingColumn
-
     from ucpe.synthesis.footage import IMAGE_SUFFIXES
+    from ucpe.work import progress_bar
 
     still = options.output.suffix.lower() in IMAGE_SUFFIXES
     if not still and options.output.suffix.lower() != ".mp4":
@@ -84,10 +83,9 @@ def main(arguments: Sequence[str]) -> None:
     if still:
         _take_stills(options, paths, cameras)
         return
-    columns = (*Progress.get_default_columns()[:2], MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True)) as bar:
+    with progress_bar() as show:
         film = _film_world if options.panorama.startswith("world:") else _film_footage
-        frames, fps = film(options, paths, cameras, bar)
+        frames, fps = film(options, paths, cameras, show)
     for path in paths:
         print(f"{path}  {frames} frames of {options.height} x {options.width} at {fps:g} fps")
 
@@ -130,7 +128,7 @@ def _take_stills(options: Render, paths: list[Path], cameras: Any) -> None:
         print(f"{path}  {options.height} x {options.width}, at second {options.start:g}")
 
 
-def _film_footage(options: Render, paths: list[Path], cameras: Any, bar: Progress) -> tuple[int, float]:
+def _film_footage(options: Render, paths: list[Path], cameras: Any, show: Progress) -> tuple[int, float]:
     from ucpe.synthesis.footage import Shot, film
 
     footage = _open_footage(options)
@@ -140,7 +138,7 @@ def _film_footage(options: Render, paths: list[Path], cameras: Any, bar: Progres
         Shot(path, camera.lens, camera.rotations.numpy(), options.height, options.width, fps)
         for path, camera in zip(paths, cameras(len(numbers), fps))
     ]
-    task = bar.add_task(Path(options.panorama).name, total=len(numbers))
+    name, done = Path(options.panorama).name, itertools.count(1)
     written = film(
         footage,
         shots,
@@ -150,7 +148,7 @@ def _film_footage(options: Render, paths: list[Path], cameras: Any, bar: Progres
         crf=options.crf,
         threads=options.threads,
         to_the_end=True,
-        progress=lambda: bar.advance(task),
+        progress=lambda: show(name, next(done), len(numbers)),
     )
     frames = written[0].frames
     if frames < len(numbers):
@@ -158,21 +156,21 @@ def _film_footage(options: Render, paths: list[Path], cameras: Any, bar: Progres
     return frames, fps
 
 
-def _film_world(options: Render, paths: list[Path], cameras: Any, bar: Progress) -> tuple[int, float]:
+def _film_world(options: Render, paths: list[Path], cameras: Any, show: Progress) -> tuple[int, float]:
     from ucpe.synthesis.scenes import open_scene, pictures
     from ucpe.video import write_video
 
     scene = open_scene(options.panorama)
     frames = 81 if options.frames is None else options.frames
     fps = 16.0 if options.fps is None else options.fps
-    task = bar.add_task(options.panorama, total=frames * len(paths))
+    done = itertools.count(1)
     for path, camera in zip(paths, cameras(frames, fps)):
         filmed = pictures(scene, camera, options.height, options.width, start=options.start)
 
         def counted(filmed: Iterator[np.ndarray] = filmed) -> Iterator[np.ndarray]:
             for picture in filmed:
                 yield picture
-                bar.advance(task)
+                show(options.panorama, next(done), frames * len(paths))
 
         write_video(path, counted(), fps, crf=options.crf)
     return frames, fps

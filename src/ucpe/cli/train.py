@@ -103,9 +103,9 @@ def _train(name: str, arguments: list[str]) -> None:
 
 def _render(options: ClipOptions) -> None:
     from ucpe.desk.clips import VALIDATION_SEED, render_shard
-    from ucpe.training.progress import encoding_bar
+    from ucpe.work import progress_bar
 
-    with encoding_bar(shown=True) as show:
+    with progress_bar(pace=True) as show:
         for index in range(options.shards):
             render_shard(options.first + index, VALIDATION_SEED if options.validation else 0, options.output)
             show("shards", index + 1, options.shards)

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from ucpe.desk import HEIGHT, WIDTH
 from ucpe.lenses import Lens
 from ucpe.lenses.base import pixel_grid
-from ucpe.trajectories.rotations import rotation_exp
+from ucpe.trajectories.rotations import nearest_rotation, rotation_exp
 
 XFOV_CENTRE, XFOV_SPREAD, XI_SPREAD = 140.0, 35.0, 0.8
 """Offsets and units (degrees, xi) in which the field of view and distortion are regressed."""
@@ -222,9 +222,7 @@ def best_rotation(
     weight: Tensor,  # (B, M)
 ) -> Tensor:
     """Rotations (B, 3, 3) R that minimise sum weight |start - R end|^2."""
-    left, _, right = torch.linalg.svd((start * weight[..., None]).mT @ end)
-    sign = torch.linalg.det(left @ right)
-    return (left * torch.stack([torch.ones_like(sign), torch.ones_like(sign), sign], -1)[..., None, :]) @ right
+    return nearest_rotation((start * weight[..., None]).mT @ end)
 
 
 def cell_rays(lens: Lens) -> tuple[Tensor, Tensor]:

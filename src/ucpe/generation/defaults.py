@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 
+from ucpe.files import write_json
 from ucpe.reading import read_json_object
 
 DEFAULTS_FILE = "generation.json"
@@ -49,7 +49,7 @@ class Defaults:
 
     def save(self, folder: str | Path) -> None:
         """Write them into a pipeline folder."""
-        (Path(folder) / DEFAULTS_FILE).write_text(json.dumps(asdict(self), indent=2) + "\n")
+        write_json(Path(folder) / DEFAULTS_FILE, asdict(self))
 
     @classmethod
     def load(cls, folder: str | Path, otherwise: Defaults | None = None) -> Defaults:

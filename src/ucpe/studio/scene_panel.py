@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Any
 from nicegui import run, ui
 
 from ucpe.studio.controls import number_field, upload_button
-from ucpe.studio.store import IMAGES, VIDEOS
+from ucpe.studio.store import IMAGES
 from ucpe.studio.uploads import MAX_FOOTAGE, receive
 from ucpe.studio.window import UPLOAD
 from ucpe.synthesis.scenes import WORLD_NAME, WorldScene
+from ucpe.video import VIDEO_SUFFIXES
 
 if TYPE_CHECKING:
     from ucpe.studio.page import Page
@@ -29,7 +30,7 @@ class ScenePanel:
             self.kind.on("update:model-value", lambda: self.set_world())
             ui.button("Another", icon="casino", on_click=self.another).props("dense flat no-caps")
         self.caption = ui.label().classes("quiet")
-        accepted = ",".join((*IMAGES, *VIDEOS))
+        accepted = ",".join((*IMAGES, *VIDEO_SUFFIXES))
         upload_button("Open a panorama (2:1 photo or video)", accepted, self.on_file, MAX_FOOTAGE)
         with ui.row().classes("items-end"):
             self.width = number_field("Picture width", 480, lambda _: self.set_size(), min=16, format="%d")

@@ -16,15 +16,16 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 
-from ucpe.files import atomic_file
+from ucpe.files import atomic_file, write_file, write_json
 from ucpe.studio.edits import History
 from ucpe.studio.shot import Shot
+from ucpe.video import VIDEO_SUFFIXES
 
 ID = re.compile(r"[0-9a-f]{8}")
 
 IMAGES = (".png", ".jpg", ".jpeg", ".webp")
-VIDEOS = (".mp4", ".mov", ".mkv", ".webm")
-UPLOADS = (*IMAGES, *VIDEOS, ".json", ".yaml", ".yml", ".txt", ".npy", ".npz", ".bin", ".csv", ".xml", ".zip", ".toml")
+CAMERAS = (".json", ".yaml", ".yml", ".txt", ".npy", ".npz", ".bin", ".csv", ".xml", ".zip", ".toml")
+UPLOADS = (*IMAGES, *VIDEO_SUFFIXES, *CAMERAS)
 """How the name of an uploaded file may end; nothing else of its name is kept."""
 
 
@@ -111,8 +112,7 @@ class Store:
 
     def save(self, document: Document) -> None:
         """Write a shot and its camera."""
-        with atomic_file(self.shots / f"{document.id}.json") as file:
-            file.write_text(json.dumps(document.shot.to_dict(), indent=1))
+        write_json(self.shots / f"{document.id}.json", document.shot.to_dict())
         document.shot.camera.save(self.path_file(document.id))
 
     def path_file(self, id: str) -> Path:
@@ -135,8 +135,7 @@ class Store:
     def keep_bytes(self, content: bytes, suffix: str) -> Path:
         """Keep content made here."""
         kept = self.uploads / f"{hashlib.sha256(content).hexdigest()[:24]}{suffix}"
-        with atomic_file(kept) as temporary:
-            temporary.write_bytes(content)
+        write_file(kept, content)
         return kept
 
     def upload(self, name: str) -> Path:

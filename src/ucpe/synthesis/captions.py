@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from ucpe.files import fingerprint_of, write_bytes
+from ucpe.files import fingerprint_of, write_file
 from ucpe.work import Item, Progress, Quarantine, Stage, folder_lock, run
 
 SYSTEM_PROMPT = "You are a helpful video captioning assistant."
@@ -152,7 +152,7 @@ class Captioning(Stage):
     def finish(self, item: Item) -> str:
         """Ask, and keep the answer."""
         caption = self.process(item.task)
-        write_bytes(self.file(item), caption.encode())
+        write_file(self.file(item), caption.encode())
         return caption
 
 

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from ucpe.files import file_fingerprint, fingerprint_of, write_bytes
+from ucpe.files import file_fingerprint, fingerprint_of, write_file
 from ucpe.lenses import FAMILIES, sample_lens
 from ucpe.synthesis.augmentation import VARIANTS, augment_rotations, compose_poses
 from ucpe.synthesis.dataset import Clip, clip_row, write_metadata
@@ -207,7 +207,7 @@ def film_group(group: Group, folder: Path, settings: ClipSettings) -> int:
 def write_record(folder: Path, name: str, row: dict[str, Any]) -> None:
     """Write down a clip whose video is complete."""
     size = (folder / row["file_name"]).stat().st_size
-    write_bytes(record_path(folder, name), json.dumps({"bytes": size, "row": row}).encode())
+    write_file(record_path(folder, name), json.dumps({"bytes": size, "row": row}).encode())
 
 
 def record_path(folder: Path, name: str) -> Path:
@@ -252,5 +252,5 @@ def _agree(
     found = {done.item.id: done.part for done in run(Checking(), checks, workers=workers)}
     problems = [found[check.id] for check in checks]
     plan = {"asked": now, "problems": problems, "sources": known}
-    write_bytes(path, json.dumps(plan, indent=1).encode())
+    write_file(path, json.dumps(plan, indent=1).encode())
     return problems

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import Dataset
 
-from ucpe.files import atomic_file, file_fingerprint, fingerprint_of, write_bytes
+from ucpe.files import atomic_file, file_fingerprint, fingerprint_of, write_file
 from ucpe.lenses import lens_family, lens_from_dict
 from ucpe.reading import inside, parse_json
 from ucpe.trajectories import Trajectory
@@ -238,7 +238,7 @@ def write_metadata(folder: Path, rows: Sequence[dict[str, Any]]) -> None:
 
     buffer = io.BytesIO()
     parquet.write_table(pa.Table.from_pylist(sorted(rows, key=lambda row: row["id"]), schema()), buffer)
-    write_bytes(folder / METADATA, buffer.getvalue())
+    write_file(folder / METADATA, buffer.getvalue())
 
 
 def read_metadata(folder: Path) -> Any:

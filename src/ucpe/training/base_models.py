@@ -12,6 +12,7 @@ from torch import nn
 from ucpe import desk
 from ucpe.adapters import Adapter, CameraAdapter, CameraCtrl, ReCamMaster, SanaWMCamera
 from ucpe.adapters.hub import hub_folder
+from ucpe.adapters.sizes import PRESETS
 from ucpe.desk import model as desk_parts
 from ucpe.files import file_fingerprint, fingerprint_of
 from ucpe.training.denoiser import Denoiser, PromptEncoder
@@ -26,15 +27,8 @@ ADAPTERS: dict[str, type[Adapter]] = {
 }
 
 TRANSFORMERS: dict[str, dict[str, Any]] = {
-    WAN: {"num_attention_heads": 12, "ffn_dim": 8960, "num_layers": 30},
-    WAN_I2V: {
-        "num_attention_heads": 40,
-        "ffn_dim": 13824,
-        "num_layers": 40,
-        "in_channels": 36,
-        "image_dim": 1280,
-        "added_kv_proj_dim": 5120,
-    },
+    WAN: PRESETS["wan2.1-1.3b"],
+    WAN_I2V: PRESETS["wan2.1-i2v-14b"],
     SANA_WM: {"_class_name": "SanaWMTransformer3DModel"},
 }
 """Constructor arguments of published transformers, to size a run before they are downloaded."""

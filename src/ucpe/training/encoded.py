@@ -15,7 +15,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from ucpe.files import atomic_file
+from ucpe.files import atomic_file, write_json
 from ucpe.training.base_models import BaseModel
 from ucpe.training.clips import Source
 from ucpe.trajectories import Trajectory
@@ -201,8 +201,7 @@ def encode_missing(
                 raise ValueError(f"{clips.source[number].name}: {length} poses, training needs {recipe.frames}")
             video = clips.source.video(number, recipe.frames, recipe.height, recipe.width)
         except (ValueError, OSError, SafetensorError) as error:
-            with atomic_file(note) as temporary:
-                temporary.write_text(json.dumps({"clip": clips.source[number].name, "reason": str(error)}))
+            write_json(note, {"clip": clips.source[number].name, "reason": str(error)})
         else:
             assert encoder is not None
             _write(clips.video_path(number), encoder(video))

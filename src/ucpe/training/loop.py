@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -20,15 +21,16 @@ from torch.distributed.fsdp import FSDPModule
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.data import DataLoader
 
-from ucpe.files import atomic_file
+from ucpe.files import write_file
 from ucpe.training.checkpoints import gather_state, load_checkpoint, restore_state, save_checkpoint
 from ucpe.training.denoiser import Batch, Denoiser
 from ucpe.training.encoded import EncodedClips
 from ucpe.training.objective import denoising_loss
-from ucpe.training.progress import CURVE_FILE, Curve, TrainingBar
+from ucpe.training.progress import CURVE_FILE, Curve
 from ucpe.training.recipes import Recipe
 from ucpe.training.steps import TrainingSteps, plan_step
 from ucpe.training.validation import validate
+from ucpe.work import progress_bar
 
 CHECKPOINTS = "checkpoints"
 RECIPE_FILE = "recipe.json"
@@ -112,7 +114,9 @@ def train(
     curve = Curve(output / CURVE_FILE, start) if main else None
     start_trackers(accelerator, recipe, start)
     loader = DataLoader(steps, batch_size=None, sampler=range(start, recipe.steps), num_workers=recipe.workers)
-    with TrainingBar(recipe.name, start, recipe.steps, shown=main and not quiet) as bar:
+    shown = main and not quiet
+    with progress_bar(pace=True, shown=shown) as show:
+        show(recipe.name, start, recipe.steps)
         began = time.monotonic()
         for step, batches in zip(range(start, recipe.steps), loader):
             for group in optimizer.param_groups:
@@ -136,13 +140,15 @@ def train(
                     numbers |= validate(recipe, wrapped, model.adapter, validation, accelerator, given_is_clean)
                     if sample is not None and main:
                         sample(done, model)
-                bar.say(f"step {done}: " + ", ".join(f"{name} {value:.4f}" for name, value in numbers.items()))
+                if shown:
+                    words = ", ".join(f"{name} {value:.4f}" for name, value in numbers.items())
+                    print(f"step {done}: {words}", file=sys.stderr, flush=True)
             seconds = time.monotonic() - began
             began = time.monotonic()
             if curve is not None:
                 curve.add(step, {**numbers, "seconds": round(seconds, 3)})
             accelerator.log({**numbers, "seconds": seconds}, step=step)
-            bar.update(done, loss)
+            show(recipe.name, done, recipe.steps, f"loss {loss:.4f}")
             stops = done < recipe.steps and not goes_on()
             if done % recipe.checkpoint_every == 0 or done == recipe.steps or stops:
                 keep(done)
@@ -196,8 +202,7 @@ def start_folder(recipe: Recipe, output: Path) -> None:
             raise ValueError(f"{output} holds a run with another recipe: {changes}; choose another folder")
     for left_over in (output / CHECKPOINTS).glob(".*.partial"):
         left_over.unlink(missing_ok=True)
-    with atomic_file(path) as temporary:
-        temporary.write_text(json.dumps(fresh, indent=2) + "\n")
+    write_file(path, json.dumps(fresh, indent=2) + "\n")
 
 
 def start_trackers(accelerator: Accelerator, recipe: Recipe, start: int) -> None:

@@ -10,15 +10,15 @@ from pathlib import Path
 
 from accelerate import Accelerator, DistributedType
 
-from ucpe.files import atomic_file
+from ucpe.files import write_json
 from ucpe.training.base_models import BaseModel
 from ucpe.training.clips import Source, open_source
 from ucpe.training.encoded import EncodedClips, encode_missing
 from ucpe.training.export import export, video_sampler
 from ucpe.training.loop import make_accelerator, train
-from ucpe.training.progress import encoding_bar
 from ucpe.training.recipes import RECIPES, Recipe
 from ucpe.training.steps import planned_clips
+from ucpe.work import progress_bar
 
 CLIPS_FILE = "clips.json"
 
@@ -94,8 +94,7 @@ def note_clips(clips: EncodedClips, output: Path) -> None:
         warnings.warn(
             f"{output} began with {before} clips, there are {len(clips)} now: the rest draws from all of them"
         )
-    with atomic_file(path) as temporary:
-        temporary.write_text(json.dumps({"clips": len(clips)}) + "\n")
+    write_json(path, {"clips": len(clips)})
 
 
 def encode_planned(
@@ -129,7 +128,7 @@ def _encode(
             raise ValueError("no clip is left to train on: all that there are cannot be read")
         numbers = wanted()
         rank, processes = accelerator.process_index, accelerator.num_processes
-        with encoding_bar(accelerator.is_main_process and not quiet) as show:
+        with progress_bar(shown=accelerator.is_main_process and not quiet) as show:
             encode_missing(clips, model, numbers, accelerator.device, rank, processes, show)
         accelerator.wait_for_everyone()
         broken = clips.broken(numbers)

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 
 from ucpe.figures import INK, PAPER, PICTURES, check_picture, new_figure, save_figure
-from ucpe.trajectories.formats.base import write_atomically
+from ucpe.files import write_file
 from ucpe.trajectories.frustum import Frustum, frustum
 from ucpe.trajectories.trajectory import Trajectory
 
@@ -48,7 +48,7 @@ def show_trajectory(
         page = _page(scene).to_html(
             include_plotlyjs=True, full_html=True, default_height="97vh", config={"displaylogo": False}
         )
-        write_atomically(path, page)
+        write_file(path, page)
     elif path.suffix.lower() in PICTURES:
         save_figure(_picture(scene), path, dpi=110)
     else:

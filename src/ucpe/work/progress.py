@@ -6,7 +6,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Protocol
 
 Progress = Callable[[str, int, int], None]
 """Called with what the items are, how many are done, and how many there are."""
@@ -15,12 +15,22 @@ EVERY = 10.0
 """Seconds between plain lines."""
 
 
+class ProgressBar(Protocol):
+    """A `Progress` that also takes a note about the items, such as a loss."""
+
+    def __call__(self, what: str, done: int, total: int, note: str = "") -> None:
+        """Show that `done` items are done."""
+
+
 @contextmanager
-def progress_bar(pace: bool = False) -> Iterator[Progress]:
+def progress_bar(pace: bool = False, shown: bool = True) -> Iterator[ProgressBar]:
     """Show progress with the time left, and the seconds an item takes if asked, on the error stream.
 
     Items that are counted from the start again are shown from the start again.
     """
+    if not shown:
+        yield lambda what, done, total, note="": None
+        return
     from rich.console import Console
 
     console = Console(stderr=True)
@@ -29,19 +39,22 @@ def progress_bar(pace: bool = False) -> Iterator[Progress]:
         return
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-    speed = [TextColumn("{task.fields[pace]}")] if pace else []
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), *speed, TimeRemainingColumn())
+    notes = (TextColumn("{task.fields[pace]}"), TextColumn("{task.fields[note]}"))
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), *notes, TimeRemainingColumn())
     tasks: dict[str, Any] = {}
+    first: dict[str, int] = {}
     with Progress(*columns, console=console, redirect_stdout=sys.stdout.isatty()) as bar:
 
-        def show(what: str, done: int, total: int) -> None:
+        def show(what: str, done: int, total: int, note: str = "") -> None:
             if what not in tasks:
-                tasks[what] = bar.add_task(what, total=total, pace="")
+                first[what], tasks[what] = done, bar.add_task(what, total=total, pace="", note="")
             task = bar.tasks[bar.task_ids.index(tasks[what])]
             if done < task.completed:
+                first[what] = done
                 bar.reset(task.id)
-            seconds = f"{task.elapsed / done:.2f} s each" if done and task.elapsed else ""
-            bar.update(task.id, completed=done, total=total, pace=seconds)
+            counted = done - first[what]
+            seconds = f"{task.elapsed / counted:.2f} s each" if pace and counted and task.elapsed else ""
+            bar.update(task.id, completed=done, total=total, pace=seconds, note=note)
 
         yield show
 
@@ -54,7 +67,8 @@ class _Lines:
         self.started: dict[str, tuple[float, int]] = {}
         self.last = time.monotonic()
 
-    def __call__(self, what: str, done: int, total: int) -> None:
+    def __call__(self, what: str, done: int, total: int, note: str = "") -> None:
+        """Print a line if it is time to."""
         now = time.monotonic()
         since, before = self.started.setdefault(what, (now, done))
         if done < before:
@@ -65,7 +79,8 @@ class _Lines:
         each = (now - since) / max(1, done - before)
         pace = f", {each:.2f} s each" if self.pace and done > before else ""
         left = f", about {_duration(each * (total - done))} left" if before < done < total else ""
-        print(f"{what}: {done} of {total}{pace}{left}", file=sys.stderr, flush=True)
+        note = f", {note}" if note else ""
+        print(f"{what}: {done} of {total}{note}{pace}{left}", file=sys.stderr, flush=True)
 
 
 def _duration(seconds: float) -> str:

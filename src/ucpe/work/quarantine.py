@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from ucpe.files import write_bytes
+from ucpe.files import write_file
 from ucpe.work.stages import Item
 
 
@@ -51,6 +51,6 @@ class Quarantine:
             lines = [json.dumps(row) + "\n" for _, row in sorted(self.rows.items())]
             content = "".join(lines).encode()
             if self.path.read_bytes() != content:
-                write_bytes(self.path, content)
+                write_file(self.path, content)
         else:
             self.path.unlink(missing_ok=True)

@@ -24,7 +24,7 @@ from ucpe.evaluation.report.tables import (
     rows_of_quotes,
 )
 from ucpe.evaluation.run import load_results
-from ucpe.files import atomic_file
+from ucpe.files import write_file
 
 
 def write_report(output: str | Path, jobs: Sequence[Job] = (), against: str = "commanded") -> list[Path]:
@@ -130,9 +130,6 @@ def _notes(everything: Sequence[dict[str, Any]], against: str) -> list[str]:
 
 def _write(output: Path, table: Table, text: str, stem: str = "table", page_name: str = "report.html") -> list[Path]:
     contents = {f"{stem}.md": markdown(table), f"{stem}.tex": latex(table), page_name: text}
-    paths = []
     for name, content in contents.items():
-        with atomic_file(output / name) as temporary:
-            temporary.write_text(content, encoding="utf-8")
-        paths.append(output / name)
-    return paths
+        write_file(output / name, content)
+    return [output / name for name in contents]

@@ -7,8 +7,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from ucpe.files import write_file
 from ucpe.lenses.base import Lens
-from ucpe.lenses.files.document import calibration, write_text
+from ucpe.lenses.files.document import calibration
 from ucpe.lenses.files.kalibr import choose
 from ucpe.lenses.fisheye import Equidistant, KannalaBrandt
 from ucpe.lenses.panoramic import Equirectangular
@@ -84,7 +85,7 @@ def write_cameras(lenses: Sequence[Lens], path: Path, height: int, width: int) -
     """Write a cameras.txt with lenses (no batch) as cameras 1, 2, ... of images of height x width."""
     lines = [f"{number} {_description(lens, height, width)}" for number, lens in enumerate(lenses, 1)]
     heading = "# Camera list with one line of data per camera:\n#   CAMERA_ID, MODEL, WIDTH, HEIGHT, PARAMS[]\n"
-    write_text(path, heading + "\n".join(lines) + "\n")
+    write_file(path, heading + "\n".join(lines) + "\n")
 
 
 def read_cameras(path: str | Path) -> dict[int, Lens]:

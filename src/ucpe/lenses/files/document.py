@@ -7,7 +7,6 @@ import re
 from pathlib import Path
 from typing import Any
 
-from ucpe.files import atomic_file
 from ucpe.lenses.base import Lens
 from ucpe.lenses.planar import PlanarLens
 from ucpe.reading import parse_json, parse_yaml, read_text
@@ -221,12 +220,6 @@ def calibration(lens: Lens, height: int, width: int) -> dict[str, float]:
     if not isinstance(lens, PlanarLens):
         raise ValueError(f"{lens.kind} has no focal length to write")
     return {name: value.item() for name, value in lens.calibrated(height, width).parameters.items()}
-
-
-def write_text(path: Path, text: str) -> None:
-    """Write a file so that it is there whole or not at all."""
-    with atomic_file(path) as file:
-        file.write_text(text, encoding="utf-8")
 
 
 def flat_numbers(value: Any) -> list[float] | None:

@@ -7,8 +7,9 @@ from typing import Any
 
 import yaml
 
+from ucpe.files import write_file
 from ucpe.lenses.base import Lens
-from ucpe.lenses.files.document import Section, calibration, write_text
+from ucpe.lenses.files.document import Section, calibration
 from ucpe.lenses.fisheye import KannalaBrandt
 from ucpe.lenses.pinhole import BrownConrady, Pinhole
 from ucpe.lenses.unified import EUCM, UCM, DoubleSphere, Mei
@@ -72,7 +73,7 @@ class Kalibr:
                 "distortion_coeffs": [values[name] for name in coefficients.split()],
                 "resolution": [width, height],
             }
-            return write_text(path, yaml.safe_dump({"cam0": entry}, sort_keys=False))
+            return write_file(path, yaml.safe_dump({"cam0": entry}, sort_keys=False))
         known = ", ".join(sorted({constructor.kind for constructor, _, _ in MODELS.values()}))
         raise ValueError(f"Kalibr has no {lens.kind}; it has {known}: fit the lens to one of them first")
 

@@ -8,8 +8,9 @@ from typing import Any
 
 import yaml
 
+from ucpe.files import write_file
 from ucpe.lenses.base import Lens
-from ucpe.lenses.files.document import Section, batch_entry, write_text
+from ucpe.lenses.files.document import Section, batch_entry
 from ucpe.lenses.models import MODELS
 
 
@@ -32,7 +33,7 @@ class Native:
         """Write any lens; no image size is needed."""
         as_json = path.suffix.lower() == ".json"
         data = lens.to_dict()
-        write_text(path, json.dumps(data, indent=2) + "\n" if as_json else yaml.safe_dump(data, sort_keys=False))
+        write_file(path, json.dumps(data, indent=2) + "\n" if as_json else yaml.safe_dump(data, sort_keys=False))
 
 
 def lens_from_dict(data: dict[str, Any]) -> Lens:

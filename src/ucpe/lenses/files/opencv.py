@@ -6,8 +6,9 @@ import re
 from pathlib import Path
 from typing import Any
 
+from ucpe.files import write_file
 from ucpe.lenses.base import Lens
-from ucpe.lenses.files.document import Section, calibration, flat_numbers, write_text
+from ucpe.lenses.files.document import Section, calibration, flat_numbers
 from ucpe.lenses.files.kalibr import choose
 from ucpe.lenses.fisheye import KannalaBrandt
 from ucpe.lenses.pinhole import BrownConrady, Pinhole
@@ -81,7 +82,7 @@ class OpenCV:
             storage.write("fisheye_model", 1)
         if "xi" in values:
             storage.write("xi", values["xi"])
-        write_text(path, storage.releaseAndGetString())
+        write_file(path, storage.releaseAndGetString())
 
 
 def lens_of_section(content: Section, side: str = "") -> Lens:

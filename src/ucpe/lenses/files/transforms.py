@@ -7,8 +7,9 @@ import math
 from pathlib import Path
 from typing import Any
 
+from ucpe.files import write_file
 from ucpe.lenses.base import Lens, stack_lenses
-from ucpe.lenses.files.document import Section, batch_entry, calibration, write_text
+from ucpe.lenses.files.document import Section, batch_entry, calibration
 from ucpe.lenses.fisheye import KannalaBrandt
 from ucpe.lenses.panoramic import Equirectangular
 from ucpe.lenses.pinhole import BrownConrady, Pinhole
@@ -44,7 +45,7 @@ class Transforms:
 
     def write(self, lens: Lens, path: Path, height: int, width: int) -> None:
         """Write the intrinsics of a lens, with no frames."""
-        write_text(path, json.dumps({**lens_to_transforms(lens, height, width), "frames": []}, indent=2) + "\n")
+        write_file(path, json.dumps({**lens_to_transforms(lens, height, width), "frames": []}, indent=2) + "\n")
 
 
 def lens_from_transforms(data: dict[str, Any], file: str = "transforms.json") -> Lens:

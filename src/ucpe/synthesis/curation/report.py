@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow.parquet as parquet
 
-from ucpe.files import atomic_file
+from ucpe.files import write_file
 from ucpe.synthesis.curation.pipeline import DECISIONS, HIDDEN
 from ucpe.synthesis.curation.steps import Row
 
@@ -110,8 +110,7 @@ def write_report(curated: str | Path, output: str | Path | None = None, *, pictu
     curated = Path(curated)
     rows, steps = read_decisions(curated)
     path = Path(output) if output is not None else curated / "report.html"
-    with atomic_file(path) as temporary:
-        temporary.write_text(page(curated.resolve().name, rows, steps, pictures), encoding="utf-8")
+    write_file(path, page(curated.resolve().name, rows, steps, pictures))
     return path
 
 

@@ -17,7 +17,7 @@ import pyarrow.parquet as parquet
 import torch
 from torch import Tensor
 
-from ucpe.files import write_bytes
+from ucpe.files import write_file
 
 POSES = pa.list_(pa.list_(pa.float32(), 12))
 """One pose a frame."""
@@ -112,7 +112,7 @@ def write_part(path: Path, table: pa.Table, fingerprint: str = "") -> None:
     buffer = io.BytesIO()
     metadata = {**(table.schema.metadata or {}), FINGERPRINT: fingerprint.encode()}
     parquet.write_table(table.replace_schema_metadata(metadata), buffer)
-    write_bytes(Path(path), buffer.getvalue())
+    write_file(Path(path), buffer.getvalue())
 
 
 def is_current(path: Path, fingerprint: str) -> bool:

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ucpe.files import write_bytes
+from ucpe.files import write_file
 from ucpe.reading import inside
 from ucpe.synthesis.motion.rows import CURATED, MATCHES, part_files, poses_of_row, read_part
 from ucpe.trajectories import Trajectory
@@ -62,7 +62,7 @@ def write_sources(matches: Path, curated: Path, folder: Path) -> dict[str, int]:
     if rows:
         raise ValueError(f"{curated}: no clip {next(iter(rows))!r}, which {matches} names; was it curated again?")
     for split, entries in lines.items():
-        write_bytes(folder / f"{split}.jsonl", "".join(f"{line}\n" for _, line in sorted(entries)).encode())
+        write_file(folder / f"{split}.jsonl", "".join(f"{line}\n" for _, line in sorted(entries)).encode())
     return {split: len(entries) for split, entries in sorted(lines.items())}
 
 
@@ -104,4 +104,4 @@ def _link(folder: Path, video: Path, name: str) -> Path:
 def _write_array(path: Path, array: np.ndarray) -> None:
     buffer = io.BytesIO()
     np.save(buffer, array, allow_pickle=False)
-    write_bytes(path, buffer.getvalue())
+    write_file(path, buffer.getvalue())

@@ -9,8 +9,9 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from ucpe.files import write_file
 from ucpe.reading import MAX_FRAMES, read_array, read_arrays
-from ucpe.trajectories.formats.base import OUR_UP, ImageSize, Recording, poses_of_array, write_atomically
+from ucpe.trajectories.formats.base import OUR_UP, ImageSize, Recording, poses_of_array
 from ucpe.trajectories.interpolation import interpolate_poses
 from ucpe.trajectories.trajectory import Trajectory
 
@@ -36,7 +37,7 @@ class PanShotArray:
         """Write poses (frames, 3, 4) in the trajectory's dtype; lens and frame rate are not kept."""
         buffer = io.BytesIO()
         np.save(buffer, trajectory.c2w[:, :3].detach().cpu().numpy(), allow_pickle=False)
-        write_atomically(path, buffer.getvalue())
+        write_file(path, buffer.getvalue())
 
 
 class ViPE:
@@ -78,7 +79,7 @@ class ViPE:
         """Write poses in the trajectory's dtype; lens and frame rate are not kept."""
         buffer = io.BytesIO()
         np.savez(buffer, data=trajectory.c2w.detach().cpu().numpy(), inds=np.arange(len(trajectory)))
-        write_atomically(path, buffer.getvalue())
+        write_file(path, buffer.getvalue())
 
 
 def _starts_with(path: Path, magic: bytes) -> bool:

@@ -15,7 +15,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ucpe.files import atomic_file
 from ucpe.lenses import Lens
 from ucpe.reading import MAX_LINE, read_json, read_lines
 from ucpe.trajectories.rotations import nearest_rotation, pose_matrix
@@ -254,12 +253,6 @@ def peek_json(path: Path) -> Any:
         return read_json(path)
     except ValueError:
         return None
-
-
-def write_atomically(path: Path, content: str | bytes) -> None:
-    """Write a file under a temporary name, then give it its own."""
-    with atomic_file(path) as file:
-        file.write_bytes(content.encode("utf-8") if isinstance(content, str) else content)
 
 
 def image_size_of(lens: Lens, size: ImageSize) -> ImageSize:

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import torch
 
+from ucpe.files import write_file
 from ucpe.lenses import Lens, stack_lenses
 from ucpe.lenses.files import read_cameras
 from ucpe.lenses.files.colmap import write_cameras
@@ -21,7 +22,6 @@ from ucpe.trajectories.formats.base import (
     natural_order,
     number,
     parse_numbers,
-    write_atomically,
 )
 from ucpe.trajectories.rotations import (
     invert_pose,
@@ -95,8 +95,8 @@ class Colmap:
         for index, row in enumerate(values):
             camera = index + 1 if lens.batch_shape else 1
             lines += [f"{index + 1} {' '.join(map(number, row))} {camera} frame_{index:05d}.png", ""]
-        write_atomically(path / "images.txt", "\n".join(lines) + "\n")
-        write_atomically(path / "points3D.txt", "# POINT3D_ID, X, Y, Z, R, G, B, ERROR, TRACK[]\n")
+        write_file(path / "images.txt", "\n".join(lines) + "\n")
+        write_file(path / "points3D.txt", "# POINT3D_ID, X, Y, Z, R, G, B, ERROR, TRACK[]\n")
 
 
 def _images_file(folder: Path) -> Path | None:

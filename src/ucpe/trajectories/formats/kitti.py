@@ -7,6 +7,7 @@ from pathlib import Path
 
 import torch
 
+from ucpe.files import write_file
 from ucpe.reading import MAX_FRAMES
 from ucpe.trajectories.formats.base import (
     ImageSize,
@@ -16,7 +17,6 @@ from ucpe.trajectories.formats.base import (
     parse_numbers,
     poses_of_rows,
     read_rows,
-    write_atomically,
 )
 from ucpe.trajectories.interpolation import interpolate_poses
 from ucpe.trajectories.trajectory import Trajectory
@@ -62,4 +62,4 @@ class KITTI:
     def write(self, trajectory: Trajectory, path: Path, size: ImageSize) -> None:
         """Write poses; lens and frame rate are not kept."""
         rows = trajectory.c2w[:, :3].double().reshape(-1, 12).tolist()
-        write_atomically(path, "".join(" ".join(map(number, row)) + "\n" for row in rows))
+        write_file(path, "".join(" ".join(map(number, row)) + "\n" for row in rows))

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import torch
 
+from ucpe.files import write_file
 from ucpe.lenses import Lens
 from ucpe.lenses.files import lens_from_dict
 from ucpe.reading import read_json
@@ -17,7 +18,6 @@ from ucpe.trajectories.formats.base import (
     frame_rate_of_json,
     peek_json,
     poses_of_array,
-    write_atomically,
 )
 from ucpe.trajectories.trajectory import Trajectory
 
@@ -70,7 +70,7 @@ class Native:
         head = {"format": FORMAT, "version": VERSION, "fps": trajectory.fps, "up_known": trajectory.up_known}
         head["lens"] = trajectory.lens.to_dict()
         text = json.dumps(head, indent=1)[:-2] + ',\n "c2w": [\n  ' + ",\n  ".join(poses) + "\n ]\n}\n"
-        write_atomically(path, text)
+        write_file(path, text)
 
 
 def _is_record(content: object) -> bool:

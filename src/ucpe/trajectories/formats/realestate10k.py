@@ -7,6 +7,7 @@ from typing import TypeGuard
 
 import torch
 
+from ucpe.files import write_file
 from ucpe.lenses import UCM, Lens, Pinhole, PlanarLens
 from ucpe.trajectories.formats.base import (
     ImageSize,
@@ -19,7 +20,6 @@ from ucpe.trajectories.formats.base import (
     parse_numbers,
     poses_of_rows,
     read_rows,
-    write_atomically,
 )
 from ucpe.trajectories.rotations import invert_pose, quaternion_from_rotation, rotation_from_quaternion
 from ucpe.trajectories.trajectory import Trajectory
@@ -73,7 +73,7 @@ class RealEstate10K:
         for frame, (pose, intrinsics) in enumerate(zip(w2c.tolist(), torch.stack(columns, -1).tolist())):
             values = [*intrinsics, 0.0, 0.0, *pose[0], *pose[1], *pose[2]]
             lines.append(" ".join([str(round(frame * 1e6 / trajectory.fps)), *map(number, values)]))
-        write_atomically(path, "\n".join(lines) + "\n")
+        write_file(path, "\n".join(lines) + "\n")
 
 
 def _pinhole(path: Path, rows: list[Row], intrinsics: torch.Tensor) -> Pinhole:

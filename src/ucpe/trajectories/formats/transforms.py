@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from ucpe.files import write_file
 from ucpe.lenses.files import lens_from_transforms, lens_to_transforms
 from ucpe.reading import read_json
 from ucpe.trajectories.formats.base import (
@@ -19,7 +20,6 @@ from ucpe.trajectories.formats.base import (
     natural_order,
     peek_json,
     poses_of_array,
-    write_atomically,
 )
 from ucpe.trajectories.trajectory import Trajectory
 
@@ -77,7 +77,7 @@ class Transforms:
             frames.append({"file_path": f"images/frame_{index:05d}.png", "transform_matrix": matrix, **intrinsics})
         shared = {} if trajectory.lens.batch_shape else lens_to_transforms(trajectory.lens, size.height, size.width)
         content = {**shared, "fps": trajectory.fps, "frames": frames}
-        write_atomically(path, json.dumps(content, indent=1) + "\n")
+        write_file(path, json.dumps(content, indent=1) + "\n")
 
 
 def _matrix(frame: Any, where: str) -> torch.Tensor:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import torch
 
+from ucpe.files import write_file
 from ucpe.reading import MAX_FRAMES
 from ucpe.trajectories.formats.base import (
     ImageSize,
@@ -18,7 +19,6 @@ from ucpe.trajectories.formats.base import (
     read_rows,
     seconds_of,
     without_repeats,
-    write_atomically,
 )
 from ucpe.trajectories.interpolation import interpolate_poses
 from ucpe.trajectories.rotations import pose_matrix, quaternion_from_rotation, rotation_from_quaternion
@@ -65,7 +65,7 @@ class TUM:
         lines = ["# seconds tx ty tz qx qy qz qw"]
         for frame, values in enumerate(torch.cat([c2w[:, :3, 3], quaternions], -1).tolist()):
             lines.append(" ".join(map(number, [frame / trajectory.fps, *values])))
-        write_atomically(path, "\n".join(lines) + "\n")
+        write_file(path, "\n".join(lines) + "\n")
 
 
 def evenly(path: Path, c2w: torch.Tensor, seconds: torch.Tensor) -> Recording:
