@@ -5,7 +5,6 @@ What a file asks for (nodes, pixels, bytes to inflate) is compared with a named 
 
 from __future__ import annotations
 
-import codecs
 import json
 import math
 import os
@@ -76,15 +75,16 @@ def inside(folder: str | Path, name: Any, where: str | Path) -> Path:
 
 
 def read_text(path: str | Path) -> str:
-    """The text of a UTF-8 file, or of a UTF-16 one that says so in its first bytes."""
+    """The text of a UTF-8, UTF-16 or UTF-32 file, with or without a byte order mark; lines end with \\n."""
     with open(path, "rb") as file:
         data = file.read(MAX_TEXT_BYTES.allowed + 1)
     MAX_TEXT_BYTES.check(len(data), path)
-    encoding = "utf-16" if data[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE) else "utf-8-sig"
+    encoding = json.detect_encoding(data[:4])
     try:
-        return data.decode(encoding)
+        text = data.decode(encoding)
     except UnicodeDecodeError as error:
         raise ValueError(f"{path}: not a text file (byte {error.start} is not {encoding[:6].upper()})") from None
+    return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
 def read_lines(path: str | Path) -> list[str]:

@@ -2,6 +2,7 @@
 
 import json
 import math
+import warnings
 from pathlib import Path
 
 import cv2
@@ -12,6 +13,7 @@ import torch
 from ucpe.lenses import (
     EUCM,
     BrownConrady,
+    Division,
     DoubleSphere,
     Equirectangular,
     KannalaBrandt,
@@ -188,6 +190,74 @@ def test_opencv_spellings_that_were_silently_wrong(tmp_path):
     same(load_lens(f"{nested}:left"), straight)
     with pytest.raises(ValueError, match=r"holds 2 cameras \(left, right\)"):
         load_lens(nested)
+
+
+@pytest.mark.parametrize(
+    "content, lens",
+    [
+        ({"K": MATRIX, "D": list(FOUR.values()), "camera_model": "KannalaBrandt8"}, KannalaBrandt(**FISHEYE, **SCALE)),
+        ({"K": MATRIX, "D": list(FOUR.values()), "DIM": [752, 480], "fisheye": 1}, KannalaBrandt(**FISHEYE, **SCALE)),
+        ({"fx": 458.6, "fy": 457.2, "cx": 367.2, "cy": 248.3, **FOUR}, BrownConrady(**FOUR, **SCALE)),
+        ({"fx": 458.6, "fy": 457.2, "ppx": 367.2, "ppy": 248.3, "model": "Brown Conrady", "coeffs": [0.0] * 5},
+         BrownConrady(**SCALE)),
+        ({"fx": 458.6, "fy": 457.2, "cx": 367.2, "cy": 248.3, **FISHEYE, "model": "fisheye"},
+         KannalaBrandt(**FISHEYE, **SCALE)),
+        ({"cam": {"fx": 458.6, "fy": 457.2, "cx": 367.2, "cy": 248.3, **FOUR}}, BrownConrady(**FOUR, **SCALE)),
+        ({"K": [[*row, 0] for row in MATRIX]}, BrownConrady(**SCALE)),
+        ({"P2": "458.6 0 367.2 44.8 0 457.2 248.3 0.2 0 0 1 0.003"}, BrownConrady(**SCALE)),
+        ({"K_02": "458.6 0 367.2 0 457.2 248.3 0 0 1", "D_02": "-0.28 0.07 0.0002 1e-05 0", "S_02": "752 480"},
+         BrownConrady(**FOUR, **SCALE)),
+        ({"K": [[458.6, 0, 368.2], [0, 457.2, 249.3], [0, 0, 1]], "RadialDistortion": [-0.28, 0.07],
+          "TangentialDistortion": [0.0002, 1e-05], "ImageSize": [480, 752]}, BrownConrady(**FOUR, **SCALE)),
+    ],
+    ids=["kb8", "DIM", "numbers", "RealSense", "fisheye", "named", "3x4", "KITTI P", "KITTI K", "MATLAB K"],
+)  # fmt: skip
+def test_other_spellings_of_a_camera_matrix(tmp_path, content, lens):
+    sized = any(key in content for key in ("DIM", "S_02", "ImageSize"))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        same(load_lens(write(tmp_path, content if sized else {**SIZE, **content})), lens)
+
+
+def test_what_a_file_does_not_say_is_said_and_what_it_says_is_not_ignored(tmp_path):
+    with pytest.warns(UserWarning, match="the four numbers of D are: taken as k1 k2 p1 p2"):
+        load_lens(write(tmp_path, {"K": MATRIX, "D": list(FOUR.values()), **SIZE}))
+    with pytest.raises(ValueError, match=r"distortion_model: expected plumb_bob, .* got jelly"):
+        load_lens(write(tmp_path, {"K": MATRIX, "D": list(FOUR.values()), **SIZE, "distortion_model": "jelly"}))
+    ngp = {"is_fisheye": True, "fl_x": 300, "fl_y": 300, "cx": 376, "cy": 240, "w": 752, "h": 480, "k1": 0.1}
+    assert isinstance(load_lens(write(tmp_path, {**ngp, "frames": []}, "transforms.json")), KannalaBrandt)
+    with pytest.raises(ValueError, match="is_fisheye: expected camera_model OPENCV_FISHEYE"):
+        load_lens(write(tmp_path, {**ngp, "camera_model": "OPENCV"}, "transforms.json"))
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be", "utf-32", "utf-8-sig"])
+def test_encodings_and_line_ends(tmp_path, encoding):
+    text = VINS.format(kind="PINHOLE", mirror="", projection=PINHOLE)
+    expected = load_lens(write(tmp_path, text))
+    for end in ("\n", "\r\n", "\r"):
+        (tmp_path / "c.yaml").write_bytes(text.replace("\n", end).encode(encoding))
+        same(load_lens(tmp_path / "c.yaml"), expected)
+
+
+@pytest.mark.parametrize("k", [-0.4, 0.1])
+def test_radial_division_of_stella_and_colmap(tmp_path, k):
+    scale = "  fx: 458.6\n  fy: 457.2\n  cx: 367.2\n  cy: 248.3\n  cols: 752\n  rows: 480\n"
+    lens = load_lens(write(tmp_path, f"Camera:\n  model: radial_division\n{scale}  distortion: {k}\n"))
+    same(lens, Division(k=k, **SCALE))
+    rays = lens.rays(480, 752)
+    distorted = np.stack(np.meshgrid((np.arange(752) - 367.2) / 458.6, (np.arange(480) - 248.3) / 457.2), -1)
+    straight = distorted / (1 + k * (distorted**2).sum(-1, keepdims=True))
+    inside = rays.valid.numpy()
+    np.testing.assert_allclose(
+        (rays.directions[..., :2] / rays.directions[..., 2:]).numpy()[inside], straight[inside], rtol=1e-4, atol=1e-5
+    )
+    assert inside.all()
+    pycolmap = pytest.importorskip("pycolmap")
+    camera = pycolmap.Camera(model="DIVISION", params=[458.6, 457.2, 367.7, 248.8, k], width=752, height=480)
+    pixels, _ = lens.project(torch.from_numpy(POINTS), 480, 752)
+    assert np.abs(pixels.numpy() - camera.img_from_cam(POINTS)).max() < 1e-6
+    lens.save(tmp_path / "cameras.txt")
+    same(load_lens(tmp_path / "cameras.txt"), lens)
 
 
 def test_opencv_xml_as_opencv_writes_it(tmp_path):

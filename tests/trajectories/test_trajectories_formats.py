@@ -361,14 +361,14 @@ BROKEN = {
     ),
     "transforms, no matrix": (
         '{"frames": [{"transform_matrix": [[1,0,0,0],[0,1,0,0],[0,0,1,0],[0,0,0,1]]}, {"transform_matrix": [1]}]}',
-        r"frames\[1\]: expected a transform_matrix",
+        r"frames\[1\].transform_matrix: expected a matrix",
     ),
     "colmap, a word missing": ("1 1 0 0 0 0 0 0 1 a.png\n\n2 1 0 0 0 0 0 0 b.png\n\n", "line 3: expected ID QW"),
-    "transforms, frames of numbers": ('{"frames": [1]}', r"frames\[0\]: expected a transform_matrix"),
+    "transforms, frames of numbers": ('{"frames": [1]}', r"frames\[0\].transform_matrix: expected a matrix"),
     "transforms, no frames": ('{"frames": []}', "list `frames` of at least one"),
     "transforms, first frame bad": (
         '{"frames": [{"file_path": "a.png"}]}',
-        r"frames\[0\]: expected a transform_matrix",
+        r"frames\[0\].transform_matrix: expected a matrix",
     ),
     **{
         f"transforms, fps {fps}": (

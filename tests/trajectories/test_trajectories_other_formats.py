@@ -20,6 +20,7 @@ QUATERNIONS = Rotation.random(5, random_state=0)
 POSITIONS = np.random.default_rng(0).normal(size=(5, 3))
 MATRICES = np.concatenate([QUATERNIONS.as_matrix(), POSITIONS[:, :, None]], -1)
 LAST = np.tile([[[0.0, 0, 0, 1]]], (5, 1, 1))
+FULL = np.concatenate([MATRICES, LAST], 1)
 FLIP = np.diag([1.0, -1, -1])
 
 
@@ -43,6 +44,7 @@ def csv(order, stamps, header=""):
 
 
 W_FIRST, W_LAST = [3, 0, 1, 2], [0, 1, 2, 3]
+EUROC = "#timestamp,p_RS_R_x [m],p_RS_R_y [m],p_RS_R_z [m],q_RS_w [],q_RS_x [],q_RS_y []"
 NANOSECONDS = [1403715524907143168 + 50_000_000 * i for i in range(5)]
 
 
@@ -50,22 +52,42 @@ NANOSECONDS = [1403715524907143168 + 50_000_000 * i for i in range(5)]
     "text, name, fps",
     [
         (
-            csv(
-                W_FIRST, NANOSECONDS, "#timestamp,p_RS_R_x [m],p_RS_R_y [m],p_RS_R_z [m],q_RS_w [],q_RS_x [],q_RS_y []"
-            ),
+            csv(W_FIRST, NANOSECONDS, EUROC),
             "euroc",
             20,
         ),
-        (csv(W_FIRST, NANOSECONDS), "euroc", 20),
+        (csv(W_FIRST, NANOSECONDS).replace("\n", ",0,0,0,0,0,0,0,0,0\n"), "euroc", 20),
+        (csv(W_FIRST, NANOSECONDS).replace("\n", " 0 0 0 0 0 0 0 0 0\n").replace(",", " "), "euroc", 20),
+        (csv(W_LAST, NANOSECONDS), "tum", 20),
         (csv(W_LAST, [0.05 * i for i in range(5)]), "tum", 20),
         (csv(W_LAST, NANOSECONDS, "#timestamp,tx,ty,tz,qx,qy,qz,qw"), "tum", 20),
         (csv(W_LAST, NANOSECONDS).replace(",", " "), "tum", 20),
         (csv(W_LAST, [50_000 * i for i in range(5)]).replace(",", " "), "tum", 20),
+        (csv(W_LAST, [50_000_000 * i for i in range(5)]).replace(",", "\t"), "tum", 20),
+        (csv(W_LAST, [50 * i for i in range(5)]).replace(",", ";"), "tum", 20),
+        (csv(W_LAST, [10 * i for i in range(5)]).replace(",", " ").replace("\n", " # note\n"), "tum", 100),
+        (csv(W_LAST, [1403715524.9 + 3 * i for i in range(5)]).replace(",", " "), "tum", 1 / 3),
         (csv(W_LAST, range(5)).replace(",", " "), "tum", 16),
+        (csv(W_LAST, range(100, 105)).replace(",", " ").replace("\n", "\r\n"), "tum", 16),
     ],
-    ids=["euroc", "euroc without header", "tum csv", "tum csv in ns", "tum in ns", "tum in us", "tum counting frames"],
+    ids=[
+        "euroc",
+        "euroc without header",
+        "euroc with spaces",
+        "tum csv in ns without header",
+        "tum csv",
+        "tum csv in ns",
+        "tum in ns",
+        "tum in us",
+        "tum in ns from 0, tabs",
+        "tum in ms from 0, semicolons",
+        "tum in ms from 0, comments",
+        "tum, slow keyframes",
+        "tum counting frames",
+        "tum counting frames from 100, CRLF",
+    ],
 )
-@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16"])
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "utf-16-le", "utf-32"])
 def test_times_and_quaternions_are_read_as_they_are_meant(tmp_path, text, name, fps, encoding):
     path = tmp_path / "data.csv"
     path.write_text(text, encoding=encoding)
@@ -78,7 +100,7 @@ def test_times_and_quaternions_are_read_as_they_are_meant(tmp_path, text, name, 
 
 def test_a_body_is_said_and_a_camera_is_mounted_on_it(tmp_path):
     path, sensor = tmp_path / "data.csv", tmp_path / "sensor.yaml"
-    path.write_text(csv(W_FIRST, NANOSECONDS))
+    path.write_text(csv(W_FIRST, NANOSECONDS, EUROC))
     mounted = np.eye(4)
     mounted[:3] = MATRICES[1]
     lens = "camera_model: pinhole\nintrinsics: [400, 400, 320, 240]\nresolution: [640, 480]\n"
@@ -94,6 +116,11 @@ def test_a_body_is_said_and_a_camera_is_mounted_on_it(tmp_path):
     inverse = np.linalg.inv(mounted).tolist()
     chain.write_text(json.dumps({"cam0": {"intrinsics": [1, 1, 1, 1], "T_cam_imu": inverse}}))
     np.testing.assert_allclose(quiet(path, extrinsics=chain).c2w, camera.c2w, atol=1e-9)
+    pose = dict(zip(("px", "py", "pz"), mounted[:3, 3])) | dict(zip(("qx", "qy", "qz", "qw"), QUATERNIONS[1].as_quat()))
+    chain.write_text(json.dumps({"value0": {"intrinsics": [{}, {}], "T_imu_cam": [{**pose, "px": 9}, pose]}}))
+    np.testing.assert_allclose(quiet(path, extrinsics=f"{chain}:cam1").c2w, camera.c2w, atol=1e-9)
+    chain.write_text(f"Camera.fx: 400\nTbc: !!opencv-matrix\n  rows: 4\n  cols: 4\n  dt: f\n  data: {data}\n")
+    np.testing.assert_allclose(quiet(path, extrinsics=chain).c2w, camera.c2w, atol=1e-9)
 
 
 def test_repeated_times_are_left_out_and_scaled_rotations_made_rotations(tmp_path):
@@ -107,6 +134,45 @@ def test_repeated_times_are_left_out_and_scaled_rotations_made_rotations(tmp_pat
     with pytest.warns(UserWarning, match=r"rotations of 1 poses are scaled \(pose 3 by 1\.03\)"):
         read = Trajectory.load(tmp_path / "b.txt")
     np.testing.assert_allclose(read.rotations.numpy(), MATRICES[:, :, :3], atol=1e-12)
+    long = np.concatenate([0.1 * np.arange(5)[:, None], POSITIONS, 1.05 * QUATERNIONS.as_quat()], 1)
+    np.savetxt(tmp_path / "c.txt", long)
+    with pytest.warns(UserWarning, match="5 quaternions are not of length 1 and were made so"):
+        read = Trajectory.load(tmp_path / "c.txt")
+    np.testing.assert_allclose(read.rotations.numpy(), MATRICES[:, :, :3], atol=1e-12)
+
+
+@pytest.mark.parametrize("rows", [3, 4])
+@pytest.mark.parametrize("between", ["\n", "\n\n", "\n0 0 1\n"], ids=["under", "apart", "redwood"])
+def test_matrices_row_under_row(tmp_path, rows, between):
+    blocks = ["\n".join(" ".join(map(repr, row)) for row in matrix.tolist()) for matrix in FULL[:, :rows]]
+    (tmp_path / "poses.log").write_text((between.lstrip() if "0" in between else "") + between.join(blocks))
+    read = Trajectory.load(tmp_path / "poses.log")
+    np.testing.assert_allclose(read.c2w[:, :3].numpy(), MATRICES, atol=1e-12)
+    assert not read.up_known
+
+
+def test_transposed_matrices_are_turned_and_others_refused(tmp_path):
+    turned_matrices = FULL.transpose(0, 2, 1)
+    np.savetxt(tmp_path / "a.txt", turned_matrices.reshape(5, 16))
+    np.save(tmp_path / "a.npy", turned_matrices)
+    np.savez(tmp_path / "a.npz", c2w=turned_matrices)
+    for name in ("a.txt", "a.npy", "a.npz"):
+        with pytest.warns(UserWarning, match="its matrices are transposed"):
+            read = Trajectory.load(tmp_path / name)
+        np.testing.assert_allclose(read.c2w[:, :3].numpy(), MATRICES, atol=1e-12)
+    spoilt = FULL.copy()
+    spoilt[2, 3, 0] = 5
+    np.save(tmp_path / "a.npy", spoilt)
+    with pytest.raises(ValueError, match="expected 0 0 0 1 in the last row"):
+        Trajectory.load(tmp_path / "a.npy")
+
+
+def test_arrays_of_rows_and_of_whole_matrices_do_not_know_up(tmp_path):
+    for array in (MATRICES.reshape(5, 12), FULL.reshape(5, 16), FULL):
+        np.save(tmp_path / "a.npy", array)
+        read = Trajectory.load(tmp_path / "a.npy")
+        np.testing.assert_allclose(read.c2w[:, :3].numpy(), MATRICES, atol=1e-12)
+        assert not read.up_known
 
 
 @pytest.mark.parametrize("rows, numbered", [(3, False), (3, True), (4, False), (4, True)])

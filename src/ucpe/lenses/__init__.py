@@ -4,6 +4,7 @@ from ucpe.lenses.base import Lens, Rays, pixel_grid, stack_lenses
 from ucpe.lenses.families import FAMILIES, LensFamily, lens_family, sample_lens
 from ucpe.lenses.files import lens_from_dict, load_lens, save_lens
 from ucpe.lenses.fisheye import (
+    Division,
     Equidistant,
     Equisolid,
     KannalaBrandt,
@@ -26,6 +27,7 @@ __all__ = [
     "MODELS",
     "UCM",
     "BrownConrady",
+    "Division",
     "DoubleSphere",
     "Equidistant",
     "Equirectangular",

@@ -13,6 +13,9 @@ from ucpe.lenses.base import Parameter
 from ucpe.lenses.numerics import flatten_after, invert_increasing, norm, smallest_positive_root
 from ucpe.lenses.planar import PlanarLens
 
+BEHIND = 1e-3
+"""Radians around the direction straight behind the camera that a division lens, whose image has no end, leaves out."""
+
 
 class RadialLens(PlanarLens):
     """A lens given by radius(angle) on the image plane, growing from 0 with slope 1."""
@@ -113,6 +116,38 @@ class Orthographic(RadialLens):
         """Angle in radians (*batch, ...) of plane radii, and which have one."""
         valid = radius < 1
         return torch.where(valid, radius, torch.zeros_like(radius)).asin(), valid
+
+
+class Division(RadialLens):
+    """radius / (1 + k radius^2) = tan(angle): one number for barrel (k < 0) or pincushion (k > 0) distortion."""
+
+    kind = "division"
+
+    def __init__(self, xfov: Parameter | None = None, k: Parameter = 0.0, **scale: Any):
+        PlanarLens.__init__(self, {"k": k}, xfov=xfov, **scale)
+
+    def radius(self, angle: Tensor) -> Tensor:
+        """Plane radius (*batch, ...) of angles in radians."""
+        sine, cosine, k = angle.sin(), angle.cos(), self._parameter("k", angle)
+        root = (cosine * cosine - 4 * k * sine * sine).clamp(min=1e-12).sqrt()
+        ahead = cosine > 0
+        behind = (root - cosine) / (-2 * torch.where(ahead, -1.0, k * sine))  # the same, without cancellation
+        return torch.where(ahead, 2 * sine / torch.where(ahead, cosine + root, 1.0), behind)
+
+    def angle(self, radius: Tensor) -> tuple[Tensor, Tensor]:
+        """Angle in radians (*batch, ...) of plane radii, and which have one."""
+        squared = self._parameter("k", radius) * radius * radius
+        unfolded = squared < 1
+        angle = torch.atan2(radius, torch.where(unfolded, 1 + squared, torch.ones_like(squared)))
+        return angle, unfolded & (angle < self._max_angle_like(angle))
+
+    def _prepare(self) -> None:
+        k = self.parameters["k"].detach().double().cpu()
+        widest = torch.where(k < 0, math.pi - BEHIND, torch.atan(0.5 / k.clamp(min=0).sqrt()))
+        self._solved["limit"] = widest.double()
+
+    def _max_angle_like(self, like: Tensor) -> Tensor:
+        return self._spread(self._solved["limit"], like)
 
 
 class PolynomialLens(RadialLens):

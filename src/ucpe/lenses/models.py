@@ -6,7 +6,15 @@ from typing import Any
 
 from ucpe.lenses.base import Lens
 from ucpe.lenses.families import FAMILIES
-from ucpe.lenses.fisheye import Equidistant, Equisolid, KannalaBrandt, Orthographic, RadialPolynomial, Stereographic
+from ucpe.lenses.fisheye import (
+    Division,
+    Equidistant,
+    Equisolid,
+    KannalaBrandt,
+    Orthographic,
+    RadialPolynomial,
+    Stereographic,
+)
 from ucpe.lenses.panoramic import Equirectangular, OmniStereo
 from ucpe.lenses.pinhole import BrownConrady, Pinhole
 from ucpe.lenses.unified import EUCM, UCM, DoubleSphere, Mei
@@ -22,6 +30,7 @@ MODELS: dict[str, Any] = {
         DoubleSphere,
         KannalaBrandt,
         RadialPolynomial,
+        Division,
         Equidistant,
         Equisolid,
         Stereographic,
@@ -32,7 +41,7 @@ MODELS: dict[str, Any] = {
 }
 """Lens classes by the name written to files."""
 
-USUAL_XFOV = {"pinhole": 100.0, "brown_conrady": 100.0, "ucm": 100.0, "mei": 100.0, "orthographic": 170.0}
+USUAL_XFOV = {**dict.fromkeys(("pinhole", "brown_conrady", "ucm", "mei", "division"), 100.0), "orthographic": 170.0}
 """Field of view in degrees of a lens named without one; 180 for the rest."""
 
 

@@ -34,10 +34,10 @@ __all__ = [
     "split_camera",
 ]
 
-COLMAP = Colmap()
+BASALT, COLMAP = Basalt(), Colmap()
 MAPPINGS = (
     Native(),
-    Basalt(),
+    BASALT,
     Camodocal(),
     Stella(),
     OrbSlam(),
@@ -91,15 +91,19 @@ def _read(path: Path, camera: str | None, size: tuple[int, int] | None) -> Lens:
 def load_extrinsics(path: str | Path) -> Tensor | None:
     """Camera-to-body pose (4, 4) float64 of a calibration that says how its camera is mounted, otherwise None.
 
-    EuRoC's `T_BS`, Kalibr's `T_cam_imu` (inverted) and OpenVINS's `T_imu_cam`; "camchain.yaml:cam0" chooses a camera.
+    EuRoC's `T_BS`, Kalibr's `T_cam_imu` (inverted), OpenVINS's and Basalt's `T_imu_cam`, ORB-SLAM's `Tbc` and
+    `IMU.T_b_c1`, VINS's `body_T_cam0`; "camchain.yaml:cam0" chooses a camera.
     """
     file, camera = split_camera(path)
     if not file.is_file() or COLMAP.recognises(file):
         return None
     data = read_mapping(file)
+    if BASALT.recognises(data):
+        return BASALT.mounting(Section(data, str(file)), camera)
     entries = {key: value for key, value in data.items() if isinstance(value, dict) and "intrinsics" in value}
     entry = data if not entries else entries.get(camera or next(iter(entries)), {})
-    for key, inverse in (("T_BS", False), ("T_imu_cam", False), ("T_cam_imu", True)):
+    for key in ("T_BS", "T_imu_cam", "T_cam_imu", "Tbc", "IMU.T_b_c1", "body_T_cam0"):
+        inverse = key == "T_cam_imu"
         if key in entry:
             values = Section(entry, str(file)).numbers(key, " ".join(f"t{i}" for i in range(16)))
             pose = torch.tensor(values, dtype=torch.float64).reshape(4, 4)

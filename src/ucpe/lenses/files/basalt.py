@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+import torch
+from torch import Tensor
+
 from ucpe.lenses.base import Lens
 from ucpe.lenses.files.document import ReadOnly, Section
 from ucpe.lenses.files.kalibr import choose
@@ -39,8 +42,7 @@ class Basalt(ReadOnly):
     def read(self, content: Section, camera: str | None) -> Lens:
         """The lens of one camera."""
         inner = content.section("value0")
-        entries = {f"cam{index}": entry for index, entry in enumerate(inner.data["intrinsics"])}
-        index = int(choose(list(entries), camera, content.file)[3:])
+        index = self._index(content, camera)
         where = f"{inner.prefix}intrinsics[{index}]."
         if not isinstance(inner.data["intrinsics"][index], dict):
             raise inner.error(f"intrinsics[{index}]", "expected a mapping with camera_type and intrinsics")
@@ -56,3 +58,25 @@ class Basalt(ReadOnly):
         width, height = size.image_size("resolution")
         parameters = {name: values.number(name) for name in names.split()}
         return constructor(**values.shifted("fx fy cx cy"), **parameters, width=width, height=height)
+
+    def mounting(self, content: Section, camera: str | None) -> Tensor | None:
+        """Camera-to-body pose (4, 4) float64 of one camera, None where the file has none."""
+        poses = content.section("value0").data.get("T_imu_cam")
+        index = self._index(content, camera)
+        if not isinstance(poses, list) or index >= len(poses) or not isinstance(poses[index], dict):
+            return None
+        entry = Section(poses[index], content.file, f"value0.T_imu_cam[{index}].")
+        x, y, z, w = (entry.number(name) for name in ("qx", "qy", "qz", "qw"))
+        square = x * x + y * y + z * z + w * w
+        if not abs(square - 1) < 0.02:
+            raise entry.error("qw", f"expected a quaternion of length 1, got {square**0.5:.4g}")
+        cross = torch.tensor([[0, -z, y], [z, 0, -x], [-y, x, 0]], dtype=torch.float64)
+        pose = torch.eye(4, dtype=torch.float64)
+        pose[:3, :3] += 2 * (w * cross + cross @ cross) / square
+        pose[:3, 3] = torch.tensor([entry.number(name) for name in ("px", "py", "pz")], dtype=torch.float64)
+        return pose
+
+    def _index(self, content: Section, camera: str | None) -> int:
+        """The number of the camera asked for."""
+        cameras = [f"cam{index}" for index in range(len(content.section("value0").data["intrinsics"]))]
+        return int(choose(cameras, camera, content.file)[3:])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import struct
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -11,7 +12,7 @@ from ucpe.files import write_file
 from ucpe.lenses.base import Lens
 from ucpe.lenses.files.document import calibration
 from ucpe.lenses.files.kalibr import choose
-from ucpe.lenses.fisheye import Equidistant, KannalaBrandt
+from ucpe.lenses.fisheye import Division, Equidistant, KannalaBrandt
 from ucpe.lenses.panoramic import Equirectangular
 from ucpe.lenses.pinhole import BrownConrady, Pinhole
 from ucpe.lenses.unified import EUCM, UCM
@@ -40,14 +41,14 @@ MODELS = [
     Model(9, "RADIAL_FISHEYE", "fx cx cy k1 k2", KannalaBrandt),
     Model(10, "THIN_PRISM_FISHEYE", "fx fy cx cy k1 k2 p1 p2 k3 k4 sx1 sy1"),
     Model(11, "RAD_TAN_THIN_PRISM_FISHEYE", "fx fy cx cy k0 k1 k2 k3 k4 k5 p0 p1 s0 s1 s2 s3"),
-    Model(12, "SIMPLE_DIVISION", "fx cx cy k"),
-    Model(13, "DIVISION", "fx fy cx cy k"),
+    Model(12, "SIMPLE_DIVISION", "fx cx cy k", Division),
+    Model(13, "DIVISION", "fx fy cx cy k", Division),
     Model(14, "SIMPLE_FISHEYE", "fx cx cy", Equidistant),
     Model(15, "FISHEYE", "fx fy cx cy", Equidistant),
     Model(16, "EUCM", "fx fy cx cy alpha beta", EUCM),
     Model(17, "EQUIRECTANGULAR", "w h", Equirectangular),
 ]
-WRITTEN = {"PINHOLE", "OPENCV_FISHEYE", "FULL_OPENCV", "FISHEYE", "EUCM"}
+WRITTEN = {"PINHOLE", "OPENCV_FISHEYE", "FULL_OPENCV", "DIVISION", "FISHEYE", "EUCM"}
 FILES = ("cameras.bin", "cameras.txt", "sparse/0/cameras.bin", "sparse/0/cameras.txt", "0/cameras.bin", "0/cameras.txt")
 
 
@@ -66,7 +67,9 @@ class Colmap:
             return any((path / file).exists() for file in FILES)
         if path.suffix == ".bin":
             return True
-        with path.open(encoding="utf-8", errors="replace") as lines:
+        with path.open("rb") as file:
+            encoding = json.detect_encoding(file.read(4))
+        with path.open(encoding=encoding, errors="replace") as lines:
             content = (line.split() for line in lines if line.strip() and not line.startswith("#"))
             words = next(content, [])
         return len(words) >= 4 and words[0].isdigit() and words[1].isupper()

@@ -223,7 +223,7 @@ def calibration(lens: Lens, height: int, width: int) -> dict[str, float]:
 
 
 def flat_numbers(value: Any) -> list[float] | None:
-    """Numbers in a scalar, a nested list or an OpenCV matrix; None if there is anything else."""
+    """Numbers in a scalar, a nested list, an OpenCV matrix or text; None if there is anything else."""
     if isinstance(value, dict):
         value = value.get("data")
     if isinstance(value, list):
@@ -232,7 +232,7 @@ def flat_numbers(value: Any) -> list[float] | None:
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         return None
     try:
-        number = float(value)
+        numbers = [float(word) for word in (value.split() if isinstance(value, str) else [value])]
     except ValueError:
         return None
-    return [number] if math.isfinite(number) else None
+    return numbers if numbers and all(map(math.isfinite, numbers)) else None

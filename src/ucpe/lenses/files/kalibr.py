@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,9 @@ MODELS: dict[tuple[str, str], tuple[Any, str, str]] = {
 }
 """Camera model and distortion model -> our lens, its intrinsics in file order, its distortion coefficients."""
 
+RADTAN = {"plumbbob": "radtan", "radialtangential": "radtan"}
+"""Other names of the distortion, as other tools write them into a chain."""
+
 
 class Kalibr:
     """`camchain.yaml`: one entry per camera (cam0, cam1, ...).
@@ -44,7 +48,8 @@ class Kalibr:
         """The lens of one camera of the chain."""
         cameras = [key for key, entry in content.data.items() if isinstance(entry, dict) and "intrinsics" in entry]
         entry = content.section(choose(cameras, camera, content.file))
-        model = (entry.text("camera_model"), entry.text("distortion_model") if "distortion_model" in entry else "none")
+        distortion = entry.text("distortion_model").lower() if "distortion_model" in entry else "none"
+        model = (entry.text("camera_model").lower(), RADTAN.get(re.sub("[-_ ]", "", distortion), distortion))
         if model not in MODELS:
             known = ", ".join(f"{camera} + {distortion}" for camera, distortion in MODELS)
             raise entry.error("camera_model", f"expected one of {known}; got {model[0]} + {model[1]}")
@@ -52,7 +57,10 @@ class Kalibr:
         width, height = entry.image_size("resolution")
         values = dict(zip(intrinsics.split(), entry.numbers("intrinsics", intrinsics)))
         if distortion:
-            values |= dict(zip(distortion.split(), entry.numbers("distortion_coeffs", distortion)))
+            key = entry.first("distortion_coeffs", "distortion_coefficients")
+            if constructor is BrownConrady and len(entry.numbers(key)) == 5:
+                distortion += " k3"
+            values |= dict(zip(distortion.split(), entry.numbers(key, distortion)))
         values |= {"cx": values["cx"] + 0.5, "cy": values["cy"] + 0.5}
         return constructor(**values, width=width, height=height)
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from ucpe.lenses.base import Lens
 from ucpe.lenses.files.document import ReadOnly, Section
-from ucpe.lenses.fisheye import KannalaBrandt
+from ucpe.lenses.fisheye import Division, KannalaBrandt
 from ucpe.lenses.panoramic import Equirectangular
 from ucpe.lenses.pinhole import BrownConrady
 
@@ -14,6 +14,7 @@ MODELS: dict[str, tuple[Any, str]] = {
     "perspective": (BrownConrady, "k1 k2 p1 p2 k3"),
     "fisheye": (KannalaBrandt, "k1 k2 k3 k4"),
     "equirectangular": (Equirectangular, ""),
+    "radial_division": (Division, "distortion"),
 }
 """Model -> our lens and its distortion parameters."""
 
@@ -25,7 +26,7 @@ class Stella(ReadOnly):
     """
 
     name = "stella"
-    description = "stella_vslam and OpenVSLAM .yaml (perspective, fisheye, equirectangular)"
+    description = "stella_vslam and OpenVSLAM .yaml (perspective, fisheye, equirectangular, radial_division)"
 
     def recognises(self, data: dict[str, Any]) -> bool:
         """Whether a file's mapping is in this format."""
@@ -35,7 +36,7 @@ class Stella(ReadOnly):
     def read(self, content: Section, camera: str | None) -> Lens:
         """The lens of a file."""
         entry = content.section("Camera") if "Camera" in content else content.dotted("Camera.")
-        model = entry.text("model")
+        model = entry.text("model").lower()
         if model not in MODELS:
             raise entry.error("model", f"expected one of {', '.join(MODELS)}; got {model}")
         constructor, distortion = MODELS[model]
@@ -43,4 +44,6 @@ class Stella(ReadOnly):
             return Equirectangular()
         width, height = entry.image_size("cols rows")
         values = {**entry.shifted("fx fy cx cy"), **entry.coefficients(distortion)}
+        if constructor is Division:
+            values["k"] = values.pop("distortion", 0.0)
         return constructor(**values, width=width, height=height)

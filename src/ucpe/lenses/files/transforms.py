@@ -21,7 +21,7 @@ MODELS: dict[str, tuple[Any, str]] = {
     "OPENCV_FISHEYE": (KannalaBrandt, "k1 k2 k3 k4"),
     "EQUIRECTANGULAR": (Equirectangular, ""),
 }
-INTRINSICS = ("fl_x", "fl_y", "cx", "cy", "camera_angle_x", "k1", "k2", "k3", "k4", "p1", "p2")
+INTRINSICS = ("fl_x", "fl_y", "cx", "cy", "camera_angle_x", "k1", "k2", "k3", "k4", "p1", "p2", "is_fisheye")
 
 
 class Transforms:
@@ -85,7 +85,11 @@ def lens_to_transforms(lens: Lens, height: int, width: int) -> dict[str, Any]:
 
 def _lens(entry: Section) -> Lens:
     distortion = [name for name in ("k1", "k2", "k3", "k4", "p1", "p2") if name in entry and entry.number(name)]
-    model = entry.text("camera_model") if "camera_model" in entry else "OPENCV" if distortion else "PINHOLE"
+    fisheye = entry.flag("is_fisheye")  # instant-ngp
+    usual = "OPENCV_FISHEYE" if fisheye else "OPENCV" if distortion else "PINHOLE"
+    model = entry.text("camera_model") if "camera_model" in entry else usual
+    if fisheye and MODELS.get(model, (None,))[0] is not KannalaBrandt:
+        raise entry.error("is_fisheye", f"expected camera_model OPENCV_FISHEYE with it, got {model}")
     if model not in MODELS:
         raise entry.error("camera_model", f"expected one of {', '.join(MODELS)}; got {model}")
     constructor, names = MODELS[model]

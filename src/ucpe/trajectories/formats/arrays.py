@@ -30,8 +30,9 @@ class PanShotArray:
         return _starts_with(path, b"\x93NUMPY")
 
     def read(self, path: Path) -> Recording:
-        """Poses of a file."""
-        return Recording(poses_of_array(path, read_array(path)), up=OUR_UP)
+        """Poses of a file; those of (frames, 4, 4), which are not PanShot's, in a world whose up nobody knows."""
+        array = read_array(path)
+        return Recording(poses_of_array(path, array), up=OUR_UP if array.shape[1:] == (3, 4) else None)
 
     def write(self, trajectory: Trajectory, path: Path, size: ImageSize) -> None:
         """Write poses (frames, 3, 4) in the trajectory's dtype; lens and frame rate are not kept."""
@@ -40,31 +41,37 @@ class PanShotArray:
         write_file(path, buffer.getvalue())
 
 
+NAMES = ("data", "c2w", "poses", "cam_c2w", "camera_to_world")
+"""What camera-to-world poses are called in archives: ViPE's name first."""
+
+
 class ViPE:
     """`data` (frames, 4, 4) camera-to-world with the same axes, and optionally `inds`, the frame number of each.
 
-    Frames missing between those given are interpolated.
+    Frames missing between those given are interpolated. `c2w`, `poses`, `cam_c2w` and `camera_to_world`, as others
+    call the array, are read too.
     """
 
     name = "vipe"
-    description = "ViPE pose .npz: camera-to-world `data` (frames, 4, 4) and `inds`"
+    description = "ViPE pose .npz: camera-to-world `data` (frames, 4, 4) and `inds`; also `c2w`, `poses`, `cam_c2w`"
 
     def recognises(self, path: Path) -> bool:
-        """Whether the file is a NumPy archive with an entry `data`."""
+        """Whether the file is a NumPy archive with an entry of a known name."""
         if not _starts_with(path, b"PK"):
             return False
         try:
             with zipfile.ZipFile(path) as archive:
-                return "data.npy" in archive.namelist()
+                return any(f"{name}.npy" in archive.namelist() for name in NAMES)
         except zipfile.BadZipFile:
             return False
 
     def read(self, path: Path) -> Recording:
         """Poses of a file, one for every frame from the first to the last."""
         arrays = read_arrays(path)
-        if "data" not in arrays:
+        name = next((name for name in NAMES if name in arrays), None)
+        if name is None:
             raise ValueError(f"{path}: expected an array `data` of poses, found {', '.join(arrays) or 'nothing'}")
-        poses = poses_of_array(path, arrays["data"])
+        poses = poses_of_array(path, arrays[name])
         if "inds" not in arrays:
             return Recording(poses)
         if arrays["inds"].dtype.kind not in "iuf" or not np.isfinite(arrays["inds"]).all():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import codecs
+import json
 import math
 import re
 import warnings
@@ -35,6 +35,12 @@ LONGEST_AXIS = 0.1
 
 LONGEST_STEP = 10.0
 """Seconds between two poses beyond which times are taken to be in a smaller unit."""
+
+LONGEST_WHOLE_STEP = 2.0
+"""The same for times that are whole numbers, as a count of milliseconds is."""
+
+LONGEST_DATED_STEP = 100.0
+"""The same for times since 1970, whose size tells their unit."""
 
 
 class Recording(NamedTuple):
@@ -93,16 +99,17 @@ class Row(NamedTuple):
     numbers: list[float]
 
 
-def read_rows(path: Path, columns: int, expected: str, skip_title: bool = False) -> list[Row]:
+def read_rows(path: Path, columns: int | tuple[int, ...], expected: str, skip_title: bool = False) -> list[Row]:
     """Rows of numbers of a text file; blank lines, `#` comments and (if asked) a title line are skipped."""
     rows = []
+    allowed = columns if isinstance(columns, tuple) else (columns,)
     for line, text in enumerate(read_lines(path), start=1):
         if not text.strip() or text.lstrip().startswith("#"):
             continue
         numbers = parse_numbers(text)
         if numbers is None and skip_title and line == 1:
             continue
-        if numbers is None or len(numbers) != columns:
+        if numbers is None or len(numbers) not in allowed:
             found = f"{len(numbers)} numbers" if numbers is not None else f"{text.strip()[:60]!r}"
             raise ValueError(f"{path}, line {line}: expected {expected}, found {found}")
         if not torch.isfinite(torch.tensor(numbers)).all():
@@ -117,27 +124,31 @@ def first_rows(path: Path, count: int = 1, comments: bool = False) -> list[str]:
     """The first lines of a text file that are neither blank nor comments; none if it is not text."""
     found: list[str] = []
     try:
-        with path.open(encoding=_encoding(path)) as file:
+        with path.open("rb") as file:
+            encoding = json.detect_encoding(file.read(4))
+        with path.open(encoding=encoding) as file:
             while text := file.readline(MAX_LINE.allowed + 1):
                 MAX_LINE.check(len(text), path)
                 if text.strip() and (comments or not text.lstrip().startswith("#")):
                     found.append(text)
                 if len(found) == count:
                     break
-    except (UnicodeDecodeError, OSError):
+    except (UnicodeError, OSError):
         return []
     return found
 
 
-def _encoding(path: Path) -> str:
-    with path.open("rb") as file:
-        return "utf-16" if file.read(2) in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE) else "utf-8-sig"
+def names_columns(path: Path) -> str:
+    """The first line of a text file if it names columns, otherwise nothing."""
+    lines = first_rows(path, 1, comments=True)
+    header = lines[0].lstrip("# ") if lines else ""
+    return header if parse_numbers(header) is None and "," in header else ""
 
 
 def parse_numbers(text: str) -> list[float] | None:
-    """The numbers of a line, between spaces or commas, None if anything else is there."""
+    """The numbers of a line before any comment, between spaces, commas or semicolons; None if there is more."""
     try:
-        return [float(word) for word in text.replace(",", " ").split()]
+        return [float(word) for word in re.sub("[,;]", " ", text.split("#")[0]).split()]
     except ValueError:
         return None
 
@@ -158,15 +169,49 @@ def poses_of_rows(
 
 
 def poses_of_array(path: Path, array: Any) -> Tensor:
-    """Poses (N, 4, 4) in float64 of an array (N, 3, 4) or (N, 4, 4)."""
+    """Poses (N, 4, 4) in float64 of an array (N, 3, 4) or (N, 4, 4), or of rows (N, 12) or (N, 16)."""
     array = np.asarray(array)
-    if array.ndim != 3 or array.shape[1:] not in ((3, 4), (4, 4)) or array.dtype.kind != "f":
+    matrices = array.reshape(len(array), -1, 4) if array.ndim == 2 and array.shape[1] in (12, 16) else array
+    if matrices.ndim != 3 or matrices.shape[1:] not in ((3, 4), (4, 4)) or array.dtype.kind != "f":
         raise ValueError(
             f"{path}: expected a floating array of shape (frames, 3, 4) or (frames, 4, 4), found {array.dtype} "
             f"{array.shape}"
         )
-    poses = torch.from_numpy(array.astype(np.float64))
-    return pose_matrix(unscaled(path, poses[:, :3, :3]), poses[:, :3, 3])
+    poses = upright(path, torch.from_numpy(matrices.astype(np.float64)))
+    return pose_matrix(unscaled(path, poses[:, :, :3]), poses[:, :, 3])
+
+
+def entry(box: Any, key: str) -> Any:
+    """The value of a key, None where there is no such key or nothing to have keys."""
+    return box.get(key) if isinstance(box, dict) else None
+
+
+def matrix_of(values: Any, where: str) -> Tensor:
+    """A pose (4, 4) in float64 of 12 or 16 numbers, nested or flat."""
+    try:
+        matrix = torch.tensor(values, dtype=torch.float64).flatten()
+    except (TypeError, ValueError, RuntimeError):
+        matrix = torch.zeros(0)
+    if len(matrix) not in (12, 16):
+        raise ValueError(f"{where}: expected a matrix of 4 rows of 4 numbers")
+    return torch.cat([matrix, matrix.new_tensor([0, 0, 0, 1])])[:16].reshape(4, 4)
+
+
+def upright(
+    path: Path,
+    matrices: Tensor,  # (N, 3, 4) or (N, 4, 4)
+) -> Tensor:
+    """The upper three rows (N, 3, 4) of matrices; those with 0 0 0 1 in their last column are transposed, and said so.
+
+    Raises ValueError where neither the last row nor the last column is 0 0 0 1.
+    """
+    last = matrices.new_tensor([0.0, 0, 0, 1])
+    if matrices.shape[1] == 3 or torch.allclose(matrices[:, 3], last.expand(len(matrices), 4), atol=1e-6):
+        return matrices[:, :3]
+    if not torch.allclose(matrices[:, :, 3], last.expand(len(matrices), 4), atol=1e-6):
+        raise ValueError(f"{path}: expected 0 0 0 1 in the last row of every 4 x 4 matrix")
+    warnings.warn(f"{path}: its matrices are transposed (0 0 0 1 is their last column) and were turned")
+    return matrices.mT[:, :3]
 
 
 def unscaled(
@@ -202,20 +247,37 @@ def seconds_of(
     if len(stamps) < 2:
         return stamps - stamps
     steps = torch.diff(stamps)
-    if bool((steps == 1).all()) and float(stamps[0]) in (0.0, 1.0):
+    if bool((steps == 1).all()) and float(stamps[0]) < 1e8:
         warnings.warn(f"{path}: its times count frames (0, 1, 2, ...), so its frame rate is not known")
         return None
     step = float(steps[steps > 0].median()) if bool((steps > 0).any()) else 0.0
     last = abs(float(stamps[-1]))
     epochs = ((1e8, 1.0, ""), (1e11, 1e-3, "milli"), (1e14, 1e-6, "micro"), (1e17, 1e-9, "nano"))
-    if last >= 1e8 and step * next(unit for low, unit, _ in reversed(epochs) if last >= low) < LONGEST_STEP:
-        unit, name = next((unit, name) for low, unit, name in reversed(epochs) if last >= low)
-    else:
-        units = ((1.0, ""), (1e-3, "milli"), (1e-6, "micro"), (1e-9, "nano"))
-        unit, name = next(((unit, name) for unit, name in units if step * unit <= LONGEST_STEP), (1.0, ""))
+    _, unit, name = next((epoch for epoch in reversed(epochs) if last >= epoch[0]), (0.0, math.inf, ""))
+    if not step * unit < LONGEST_DATED_STEP:
+        longest = LONGEST_WHOLE_STEP if bool((stamps == stamps.round()).all()) else LONGEST_STEP
+        units = ((unit, name) for _, unit, name in epochs if step * unit <= longest)
+        unit, name = next(units, (1.0, ""))
     if name:
         warnings.warn(f"{path}: its times are taken as {name}seconds")
     return (stamps - stamps[0]) * unit
+
+
+def unit_quaternions(
+    path: Path,
+    quaternions: Tensor,  # (N, 4)
+    rows: Sequence[Row],
+) -> Tensor:
+    """Quaternions (N, 4) of unit length; those up to 10 % too long or short with a warning, others raise."""
+    lengths = quaternions.norm(dim=-1, keepdim=True)
+    off = (lengths[:, 0] - 1).abs()
+    bad = ~(off < LONGEST_AXIS)
+    if bad.any():
+        line = rows[int(bad.nonzero()[0])].line
+        raise ValueError(f"{path}, line {line}: expected a quaternion of length 1, found {float(lengths[bad][0]):.4g}")
+    if (off > 0.01).any():
+        warnings.warn(f"{path}: {int((off > 0.01).sum())} quaternions are not of length 1 and were made so")
+    return quaternions / lengths
 
 
 def without_repeats(

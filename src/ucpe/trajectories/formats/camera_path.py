@@ -8,17 +8,30 @@ from typing import Any
 
 import torch
 
-from ucpe.lenses import Equirectangular, Lens, Pinhole
+from ucpe.lenses import Equidistant, Equirectangular, Lens, Pinhole
+from ucpe.lenses.files.document import Section
 from ucpe.reading import read_json_object
-from ucpe.trajectories.formats.base import Z_UP, ReadOnly, Recording, frame_rate_of_json, peek_json, poses_of_array
+from ucpe.trajectories.formats.base import (
+    Z_UP,
+    ReadOnly,
+    Recording,
+    entry,
+    frame_rate_of_json,
+    matrix_of,
+    peek_json,
+    poses_of_array,
+)
 from ucpe.trajectories.formats.transforms import CAMERA
+
+LENSES: dict[str, Any] = {"perspective": Pinhole, "fisheye": Equidistant, "equirectangular": Equirectangular}
+"""Camera type -> our lens. As in nerfstudio, the focal length of a fisheye follows from `fov` like a pinhole's."""
 
 
 class CameraPath(ReadOnly):
     """`camera_path` with a `camera_to_world` (16 or 12 numbers) and a vertical `fov` in degrees for every frame.
 
-    Converted from OpenGL camera axes in a world whose z is up. Other camera types than perspective and
-    equirectangular are refused.
+    Converted from OpenGL camera axes in a world whose z is up. As in nerfstudio, `seconds` is the length of the whole
+    path. Other camera types than perspective, fisheye and equirectangular are refused.
     """
 
     name = "camera_path"
@@ -35,37 +48,32 @@ class CameraPath(ReadOnly):
         frames = content.get("camera_path")
         if not isinstance(frames, list) or not frames:
             raise ValueError(f"{path}: expected a list `camera_path` of at least one camera")
-        poses = [_pose(frame, f"{path}, camera_path[{index}]") for index, frame in enumerate(frames)]
+        poses = [
+            matrix_of(entry(frame, "camera_to_world"), f"{path}, camera_path[{index}].camera_to_world")
+            for index, frame in enumerate(frames)
+        ]
         c2w = poses_of_array(path, torch.stack(poses).numpy()) @ CAMERA
         rate = content.get("fps")
-        if rate is None and content.get("seconds"):
+        if content.get("seconds"):
             rate = len(frames) / frame_rate_of_json(path, content["seconds"])
         return Recording(c2w, _lens(path, content), None if rate is None else frame_rate_of_json(path, rate), Z_UP)
 
 
-def _pose(frame: Any, where: str) -> torch.Tensor:
-    try:
-        matrix = torch.tensor(frame["camera_to_world"], dtype=torch.float64).flatten()
-    except (KeyError, TypeError, ValueError):
-        matrix = torch.zeros(0)
-    if len(matrix) not in (12, 16):
-        raise ValueError(f"{where}: expected camera_to_world, a matrix of 16 or 12 numbers")
-    return matrix.reshape(-1, 4)[:3]
-
-
 def _lens(path: Path, content: dict[str, Any]) -> Lens | None:
-    kind = content.get("camera_type", "perspective")
+    kind = str(content.get("camera_type", "perspective")).lower()
+    if kind not in LENSES:
+        raise ValueError(f"{path}: camera_type: expected one of {', '.join(LENSES)}; got {kind!r}")
     if kind == "equirectangular":
         return Equirectangular()
-    if kind != "perspective":
-        raise ValueError(f"{path}: camera_type: expected perspective or equirectangular, got {kind!r}")
-    width, height = content.get("render_width"), content.get("render_height")
+    size = Section(content, str(path))
     degrees = [frame.get("fov") for frame in content["camera_path"]]
-    if not isinstance(width, int) or not isinstance(height, int) or None in degrees:
+    if None in degrees or not ("render_width" in size and "render_height" in size):
         return None
+    width, height = size.image_size("render_width render_height")
     for index, fov in enumerate(degrees):
         if not isinstance(fov, int | float) or not 0 < fov < 180:
             raise ValueError(f"{path}, camera_path[{index}]: expected fov between 0 and 180 degrees, got {fov!r}")
     focal = [height / 2 / math.tan(math.radians(fov) / 2) for fov in degrees]
     constant = len(set(focal)) == 1
-    return Pinhole(fx=focal[0] if constant else torch.tensor(focal, dtype=torch.float64), width=width, height=height)
+    fx = focal[0] if constant else torch.tensor(focal, dtype=torch.float64)
+    return LENSES[kind](fx=fx, width=width, height=height)

@@ -64,8 +64,8 @@ class Colmap:
         return (
             bool(rows)
             and len(rows[0]) >= 10
-            and parse_numbers(" ".join(rows[0][:9])) is not None
-            and (parse_numbers(rows[0][9]) is None)
+            and len(parse_numbers(" ".join(rows[0][:9])) or []) == 9
+            and parse_numbers(rows[0][9]) is None
         )
 
     def read(self, path: Path) -> Recording:

@@ -14,8 +14,10 @@ from ucpe.trajectories.formats.base import (
     Recording,
     Row,
     first_rows,
+    names_columns,
     parse_numbers,
     seconds_of,
+    unit_quaternions,
     without_repeats,
 )
 from ucpe.trajectories.formats.tum import evenly
@@ -35,15 +37,14 @@ class EuRoC(ReadOnly):
     description = "EuRoC .csv: nanoseconds, position and quaternion w x y z of the body, 8 numbers a line or more"
 
     def recognises(self, path: Path) -> bool:
-        """Whether the header names a quaternion that starts with w, or lines with commas start with nanoseconds."""
+        """Whether the header names a quaternion that starts with w, or lines hold nanoseconds and 16 numbers more."""
         if path.is_dir():
             return False
-        header = _header(path)
+        header = names_columns(path)
         if header:
             return bool(re.search(r"q\w*_?w\b.*q\w*_?x\b", header, re.I))
-        rows = first_rows(path)
-        numbers = parse_numbers(rows[0]) if rows and "," in rows[0] else None
-        return bool(numbers) and len(numbers or []) in (8, 17) and (numbers or [0])[0] > NANOSECONDS
+        numbers = [parse_numbers(row) or [] for row in first_rows(path)]
+        return any(len(row) == 17 and row[0] > NANOSECONDS for row in numbers)
 
     def read(self, path: Path) -> Recording:
         """Poses of the body and frame rate."""
@@ -59,10 +60,10 @@ class EuRoC(ReadOnly):
         if not rows:
             raise ValueError(f"{path} holds no poses: expected nanoseconds, position and quaternion")
         values = torch.tensor([row.numbers for row in rows], dtype=torch.float64)
-        bad = ~((values[:, 4:8].norm(dim=-1) - 1).abs() <= 0.01)
-        if bad.any() or not torch.isfinite(values).all():
-            line = rows[int(bad.nonzero()[0]) if bad.any() else 0].line
-            raise ValueError(f"{path}, line {line}: expected a quaternion of length 1 in numbers 5 to 8")
+        if not torch.isfinite(values).all():
+            line = rows[int((~torch.isfinite(values).all(-1)).nonzero()[0])].line
+            raise ValueError(f"{path}, line {line}: expected finite numbers")
+        values[:, 4:8] = unit_quaternions(path, values[:, 4:8], rows)
         keep = without_repeats(path, values[:, 0], rows)
         values = values[keep]
         c2w = pose_matrix(rotation_from_quaternion(values[:, 4:8]), values[:, 1:4])
@@ -71,9 +72,3 @@ class EuRoC(ReadOnly):
         )
         even = Recording(c2w) if seconds is None else evenly(path, c2w, seconds)
         return even._replace(up=Z_UP, body=True)
-
-
-def _header(path: Path) -> str:
-    """The first line, if it names columns."""
-    lines = first_rows(path, 1, comments=True)
-    return lines[0] if lines and parse_numbers(lines[0].lstrip("# ")) is None and "," in lines[0] else ""

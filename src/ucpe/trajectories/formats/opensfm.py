@@ -24,7 +24,7 @@ MODELS: dict[str, tuple[Any, str]] = {
 
 
 class OpenSfM(ReadOnly):
-    """A list of reconstructions with `cameras` and `shots`; of several, the one with the most shots.
+    """A reconstruction with `cameras` and `shots`, or a list of them, of which the one with the most shots is taken.
 
     Converted from world-to-camera axis-angle vectors and translations, by inversion, in a world whose z is up;
     focal lengths are shares of the longer side. Shots are put in the order of their names.
@@ -34,14 +34,16 @@ class OpenSfM(ReadOnly):
     description = "OpenSfM reconstruction.json"
 
     def recognises(self, path: Path) -> bool:
-        """Whether the file is a JSON list of reconstructions."""
+        """Whether the file is a JSON list of reconstructions, or one."""
         content = peek_json(path)
-        first = content[0] if isinstance(content, list) and content else None
+        first = content[0] if isinstance(content, list) and content else content
         return isinstance(first, dict) and "shots" in first and "cameras" in first
 
     def read(self, path: Path) -> Recording:
         """Poses and lens."""
-        largest = max(read_json(path), key=lambda part: len(part.get("shots", {})))
+        content = read_json(path)
+        parts = content if isinstance(content, list) else [content]
+        largest = max(parts, key=lambda part: len(part.get("shots", {})))
         shots = sorted(largest["shots"].items(), key=lambda shot: natural_order(shot[0]))
         if not shots:
             raise ValueError(f"{path} holds no shot")

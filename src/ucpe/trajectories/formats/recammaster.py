@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import torch
@@ -26,10 +27,11 @@ class ReCamMaster(ReadOnly):
     description = "ReCamMaster camera_extrinsics.json (camera_extrinsics.json:cam01 chooses a camera)"
 
     def recognises(self, path: Path) -> bool:
-        """Whether the file is a JSON object whose frame0 holds cameras as text."""
+        """Whether the file is a JSON object whose first frame holds cameras."""
         content = peek_json(path)
-        first = content.get("frame0") if isinstance(content, dict) else None
-        return isinstance(first, dict) and all(isinstance(value, str) for value in first.values())
+        first = next(iter(content.items()), ("", None)) if isinstance(content, dict) else ("", None)
+        cameras = first[1].values() if re.fullmatch(r"frame\d+", first[0]) and isinstance(first[1], dict) else ()
+        return bool(cameras) and all(isinstance(value, str | list) for value in cameras)
 
     def read(self, path: Path, camera: str | None = None) -> Recording:
         """Poses of one camera."""
@@ -47,7 +49,7 @@ class ReCamMaster(ReadOnly):
         for name in names:
             text = content[name].get(camera, "") if isinstance(content[name], dict) else ""
             try:
-                numbers = [float(word) for word in str(text).replace("[", " ").replace("]", " ").split()]
+                numbers = [float(word) for word in re.sub(r"[\[\],]", " ", str(text)).split()]
             except ValueError:
                 numbers = []
             if len(numbers) != 16:

@@ -15,8 +15,10 @@ from ucpe.trajectories.formats.base import (
     Z_UP,
     ImageSize,
     Recording,
+    entry,
     frame_rate_of_json,
     image_size_of,
+    matrix_of,
     natural_order,
     peek_json,
     poses_of_array,
@@ -51,7 +53,10 @@ class Transforms:
         frames = content.get("frames") if isinstance(content, dict) else None
         if not isinstance(frames, list) or not frames:
             raise ValueError(f"{path}: expected an object with a list `frames` of at least one")
-        matrices = [_matrix(frame, f"{path}, frames[{index}]") for index, frame in enumerate(frames)]
+        matrices = [
+            matrix_of(entry(frame, "transform_matrix"), f"{path}, frames[{index}].transform_matrix")
+            for index, frame in enumerate(frames)
+        ]
         names = [frame.get("file_path") for frame in frames]
         order = (
             sorted(range(len(frames)), key=lambda i: natural_order(names[i]))
@@ -78,16 +83,6 @@ class Transforms:
         shared = {} if trajectory.lens.batch_shape else lens_to_transforms(trajectory.lens, size.height, size.width)
         content = {**shared, "fps": trajectory.fps, "frames": frames}
         write_file(path, json.dumps(content, indent=1) + "\n")
-
-
-def _matrix(frame: Any, where: str) -> torch.Tensor:
-    try:
-        matrix = torch.tensor(frame["transform_matrix"], dtype=torch.float64)
-    except (KeyError, TypeError, ValueError):
-        matrix = torch.zeros(0)
-    if matrix.shape not in ((3, 4), (4, 4)):
-        raise ValueError(f"{where}: expected a transform_matrix of 4 rows of 4 numbers")
-    return matrix[:3]
 
 
 def _has_lens(content: dict[str, Any]) -> bool:

@@ -14,10 +14,12 @@ from ucpe.trajectories.formats.base import (
     Recording,
     first_rows,
     frame_rate,
+    names_columns,
     number,
     parse_numbers,
     read_rows,
     seconds_of,
+    unit_quaternions,
     without_repeats,
 )
 from ucpe.trajectories.interpolation import interpolate_poses
@@ -48,11 +50,10 @@ class TUM:
         """Poses and frame rate of a file."""
         rows = read_rows(path, 8, "8 numbers (seconds, tx, ty, tz, qx, qy, qz, qw)", skip_title=True)
         values = torch.tensor([row.numbers for row in rows], dtype=torch.float64)
-        seconds, positions, quaternions = values[:, 0], values[:, 1:4], values[:, [7, 4, 5, 6]]
-        bad = (quaternions.norm(dim=-1) - 1).abs() > 0.01
-        if bad.any():
-            line = rows[int(bad.nonzero()[0])].line
-            raise ValueError(f"{path}, line {line}: expected a quaternion of length 1 in the last four numbers")
+        seconds, positions = values[:, 0], values[:, 1:4]
+        quaternions = unit_quaternions(path, values[:, [7, 4, 5, 6]], rows)
+        if "," in first_rows(path, 2)[-1] and not names_columns(path):
+            warnings.warn(f"{path}: nothing says the order of its quaternions, taken as x y z w (EuRoC's are w x y z)")
         keep = without_repeats(path, seconds, rows)
         c2w = pose_matrix(rotation_from_quaternion(quaternions), positions)[keep]
         times = seconds_of(path, seconds[keep])
