@@ -8,10 +8,10 @@ import pytest
 import torch
 from diffusers import AutoencoderKLWan, FlowMatchEulerDiscreteScheduler, WanPipeline, WanTransformer3DModel
 
-from ucpe import desk
 from ucpe.adapters import CameraAdapter
 from ucpe.cli.parsing import parse
 from ucpe.cli.train import Options
+from ucpe.desk import model as desk
 from ucpe.generation import CameraPipeline
 from ucpe.generation.defaults import Defaults
 from ucpe.lenses import UCM, Pinhole

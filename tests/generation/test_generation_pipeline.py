@@ -8,8 +8,8 @@ import torch
 from diffusers import AutoencoderKLWan, FlowMatchEulerDiscreteScheduler, WanPipeline, WanTransformer3DModel
 from diffusers.utils import export_to_video
 
-from ucpe import desk
 from ucpe.adapters import CameraAdapter, ReCamMaster
+from ucpe.desk import model as desk
 from ucpe.generation import CameraPipeline
 from ucpe.generation.defaults import Defaults
 from ucpe.generation.preview import preview_sheet
