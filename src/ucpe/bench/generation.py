@@ -30,7 +30,7 @@ from ucpe.synthesis.worlds.surroundings import EYE_HEIGHT
 from ucpe.trajectories.rotations import angles_from_rotation
 from ucpe.work import Item, Progress, folder_lock
 
-FORMAT = "ucpe-bench-generation-1"
+FORMAT = "ucpe-bench-generation-2"
 """Name and version of records and results; a change of anything that changes a number changes it."""
 
 MODES = {"first-frame": "first frame given", "text": "from text alone"}

@@ -43,8 +43,8 @@ CONTRAST = 0.1
 """Weight of local contrast beside colours."""
 
 UNSEEN = 0.6
-"""What a pixel costs that the first frame does not show: a share of the difference between unrelated pixels of the
-ground, or of what is above it. Less would reward motions out of the picture, more those that keep all of it."""
+"""What a pixel costs that the first frame does not show: at least this share of the difference between unrelated pixels
+of the ground, or of what is above it. Less would reward motions out of the picture, more those that keep all of it."""
 
 
 class Motion(NamedTuple):
@@ -131,7 +131,10 @@ class _Scene:
         inside = valid & (column >= 0) & (column < self.width) & (row >= 0) & (row < self.height)
         index = (row * self.width + column).where(inside, 0)
         error = _difference(self.first.flatten(0, 1)[index], self.later)
-        return error.where(inside, self.unseen).mean(dim=1) + STILLNESS * motions[:, 1:].norm(dim=1)
+        seen = (error * inside).sum(dim=1, keepdim=True) / inside.sum(dim=1, keepdim=True).clamp(min=1)
+        # In a blurred or noisy video even the right motion matches badly: looking away must not be cheaper than that.
+        error = error.where(inside, torch.maximum(self.unseen, seen))
+        return error.mean(dim=1) + STILLNESS * motions[:, 1:].norm(dim=1)
 
 
 def _unrelated(
