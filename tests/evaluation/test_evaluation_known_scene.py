@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from ucpe.evaluation.estimators.known_scene import commanded_motion, estimate_motion
+from ucpe.evaluation.estimators.known_scene import _Scene, commanded_motion, estimate_motion
 from ucpe.lenses import UCM
 from ucpe.synthesis.worlds import World, render_clip
 from ucpe.trajectories.rotations import pose_matrix, rotation_from_angles
@@ -54,3 +54,12 @@ def test_one_frame_twice_stands_still_whatever_was_commanded():
     frames, _ = seen(world, lens, 40.0, (0.5, 0.0, 0.5), pitch=(-8.0, -8.0), roll=(3.0, 3.0))
     found = estimated(frames[[0, 0]], world, lens, pitch=(-8.0, -8.0), roll=(3.0, 3.0))
     assert abs(found.yaw) < 0.2 and found.travel.norm() < 0.02 and found.error < 1e-3
+
+
+def test_looking_away_from_noise_is_not_cheaper_than_looking_at_it():
+    world, lens = World.sample(11, objects=0, style="plain"), UCM(xfov=90.0, xi=0.0)
+    frames, _ = seen(world, lens, 0.0, (0.0, 0.0, 0.0))
+    frames[1] = np.random.default_rng(0).integers(0, 256, frames[1].shape)
+    scene = _Scene(frames, lens, torch.tensor([-8.0, -12.0]), torch.tensor([3.0, -2.0]), 0.5, 2)
+    here, away = scene.cost(torch.tensor([[0.0, 0.0, 0.0, 0.0], [66.0, 0.0, 0.0, 0.0]]))
+    assert away > 0.97 * here
