@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import html
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from ucpe.evaluation.inputs import Job
-from ucpe.evaluation.report.page import document, page, table_html
+from ucpe.evaluation.report.page import comparison_page, page
 from ucpe.evaluation.report.quoted import RADIANS_NOTE, quoted_rows
 from ucpe.evaluation.report.tables import (
     Table,
@@ -54,9 +53,7 @@ def compare_runs(
     """Write `compare.md`, `.tex` and `.html` with runs side by side, and published rows marked as quoted."""
     everything = [load_results(run) for run in runs]
     table = comparison(everything, quote, against)
-    body = f"<h1>Camera control, side by side</h1>{table_html(table)}"
-    body += "".join(f"<p class='soft'>{html.escape(note)}</p>" for note in table.notes)
-    text = document("Camera control, side by side", body, width="1700px")
+    text = comparison_page("Camera control, side by side", table)
     return _write(Path(output), table, text, "compare", "compare.html")
 
 

@@ -1,4 +1,4 @@
-"""Pictures for the report: the expected horizon and up directions over frames, and paths from above."""
+"""Drawings of the pages: the commanded horizon over frames, and paths, angles, dots and histograms as SVG."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from collections.abc import Sequence
 
 import numpy as np
 import torch
+from markupsafe import Markup
 
 from ucpe.encodings import lat_up_map
+from ucpe.encodings.latitudes import LATITUDES, latitude_lines
 from ucpe.trajectories import Trajectory
 
 HORIZON, UP, SKY, GROUND = (255, 196, 0), (255, 255, 255), (70, 130, 255), (255, 110, 60)
 COMMANDED, ESTIMATED = "var(--commanded)", "var(--estimated)"
-LATITUDES = (-60, -30, 30, 60)
-"""Degrees at which thin latitude lines are drawn besides the horizon."""
 
 
 def overlay(
@@ -32,10 +32,10 @@ def overlay(
     lens = camera.lens[0] if camera.lens.batch_shape else camera.lens
     field = lat_up_map(lens, camera.c2w[:1].float(), height, width)[0].numpy()
     seen = lens.rays(height, width).valid.numpy()
-    latitude = np.where(seen, np.degrees(field[..., 2]), np.nan)
-    for level in LATITUDES:
-        picture = _draw_level(picture, latitude, level, SKY if level > 0 else GROUND, 1)
-    picture = _draw_level(picture, latitude, 0.0, HORIZON, 2)
+    for level, pieces in latitude_lines(lens, camera.c2w[0], height, width, sorted(LATITUDES, key=abs)[::-1]).items():
+        color = SKY if level > 0 else GROUND if level < 0 else HORIZON
+        points = [np.round(8 * (piece - 0.5)).astype(np.int32) for piece in pieces]
+        cv2.polylines(picture, points, False, color, 1 if level else 2, cv2.LINE_AA, shift=3)
     rows, columns = (np.linspace(0.1, 0.9, n) * size for n, size in ((5, height), (8, width)))
     for y in rows.astype(int):
         for x in columns.astype(int):
@@ -47,24 +47,29 @@ def overlay(
     return picture
 
 
-def data_uri(
+def data_uri(jpeg: bytes) -> str:
+    """A JPEG file as an address inside a page."""
+    return f"data:image/jpeg;base64,{base64.b64encode(jpeg).decode()}"
+
+
+def jpeg_of(
     picture: np.ndarray,  # (H, W, 3) uint8
     quality: int = 82,
-) -> str:
-    """A picture as a JPEG inside a page."""
+) -> bytes:
+    """A picture as a JPEG file."""
     import cv2
 
     good, encoded = cv2.imencode(".jpg", np.ascontiguousarray(picture[..., ::-1]), [cv2.IMWRITE_JPEG_QUALITY, quality])
     if not good:
         raise ValueError("the picture could not be encoded")
-    return f"data:image/jpeg;base64,{base64.b64encode(encoded.tobytes()).decode()}"
+    return encoded.tobytes()
 
 
 def path_svg(
     commanded: torch.Tensor,  # (N, 4, 4)
     estimated: torch.Tensor | None,  # (N, 4, 4), in the same units
     size: int = 230,
-) -> str:
+) -> Markup:
     """Two paths from above (x right, forward up) relative to their first cameras, with headings, as SVG."""
     paths = [commanded] if estimated is None else [commanded, estimated]
     points = [path[:, [0, 2], 3].double().numpy() for path in paths]
@@ -87,7 +92,7 @@ def path_svg(
             tip = (x[index] + 15 * direction[0], y[index] - 15 * direction[1])
             parts.append(f'<path d="M{x[index]:.1f} {y[index]:.1f}L{tip[0]:.1f} {tip[1]:.1f}" stroke="{color}"/>')
             parts.append(f'<circle cx="{x[index]:.1f}" cy="{y[index]:.1f}" r="2.6" fill="{color}"/>')
-    return "".join([*parts, "</svg>"])
+    return Markup("".join([*parts, "</svg>"]))
 
 
 def angle_svg(
@@ -95,7 +100,7 @@ def angle_svg(
     title: str,
     width: int = 230,
     height: int = 110,
-) -> str:
+) -> Markup:
     """Angles over the frames of a video as SVG."""
     values = np.concatenate([row for _, row, _ in series])
     values = values[np.isfinite(values)]
@@ -113,7 +118,7 @@ def angle_svg(
         y = bottom - (row - middle + half) / (2 * half) * (bottom - top)
         line = " ".join(f"{a:.1f},{b:.1f}" for a, b in zip(x, y) if np.isfinite(b))
         parts.append(f'<polyline points="{line}" fill="none" stroke="{color}" stroke-width="2"{dash}/>')
-    return "".join([*parts, "</svg>"])
+    return Markup("".join([*parts, "</svg>"]))
 
 
 def strip_svg(
@@ -121,7 +126,7 @@ def strip_svg(
     title: str,
     floor: float | None = None,
     width: int = 340,
-) -> str:
+) -> Markup:
     """Every video's error as a dot, one row per lens family, with the median, as SVG; the floor is a dashed line."""
     left, row, top, right = 126, 30, 30, 14
     bottom = top + row * len(groups)
@@ -147,7 +152,39 @@ def strip_svg(
         if entries:
             median = float(np.median([value for _, value in entries]))
             parts.append(f'<path class="median" d="M{at(median):.1f} {y - 11:.1f}V{y + 11:.1f}"/>')
-    return "".join([*parts, "</svg>"])
+    return Markup("".join([*parts, "</svg>"]))
+
+
+def histogram_svg(
+    values: np.ndarray,  # (N,), from 0
+    title: str,
+    threshold: float,
+    label: str,
+    lowest: bool = False,
+    width: int = 320,
+) -> Markup:
+    """Values as bars, coloured by the side of a threshold that is kept (above it if `lowest`), as SVG."""
+    highest = float(max(np.percentile(values, 99) * 1.05, threshold * 1.6, 1e-6))
+    counts, edges = np.histogram(values.clip(0, highest), 40, (0, highest))
+    height, left, base = 132, 6, 100
+    scale = (width - 2 * left) / highest
+    parts = [f'<svg viewBox="0 0 {width} {height}" role="img" aria-label="{html.escape(title)}">']
+    parts.append(f'<text class="caption" x="{left}" y="12">{html.escape(title)}</text>')
+    for count, low, high in zip(counts, edges[:-1], edges[1:]):
+        kept = ((low + high) / 2 >= threshold) == lowest
+        tall = 72 * np.sqrt(count / counts.max())
+        if count:
+            parts.append(
+                f'<rect class="{"kept" if kept else "dropped"}" x="{left + low * scale:.1f}" y="{base - tall:.1f}" '
+                f'width="{(high - low) * scale - 0.8:.1f}" height="{tall:.1f}"><title>{count}</title></rect>'
+            )
+    at = left + threshold * scale
+    parts.append(f'<path class="floor" d="M{at:.1f} 20V{base}"/>')
+    parts.append(f'<text class="tick" x="{left}" y="{base + 12}">0</text>')
+    parts.append(f'<text class="tick" x="{width - left}" y="{base + 12}" text-anchor="end">{highest:.3g}</text>')
+    place = f'x="{min(max(at, 95), width - 95):.1f}" y="{height - 5}"'
+    parts.append(f'<text class="tick" {place} text-anchor="middle">{html.escape(label)}</text>')
+    return Markup("".join([*parts, "</svg>"]))
 
 
 def _ticks(largest: float) -> list[float]:
@@ -158,20 +195,3 @@ def _ticks(largest: float) -> list[float]:
 def _steps(largest: float) -> list[float]:
     """Round distances between lines, from fine to coarse."""
     return [float(10 ** np.floor(np.log10(largest)) * factor) for factor in (0.1, 0.2, 0.5, 1, 2, 5)]
-
-
-def _draw_level(
-    picture: np.ndarray, latitude: np.ndarray, level: float, color: tuple[int, int, int], thickness: int
-) -> np.ndarray:
-    """Mark where the latitude crosses a level, blended in."""
-    import cv2
-
-    above = latitude >= level
-    known = np.isfinite(latitude)
-    crossing = np.zeros(latitude.shape, bool)
-    crossing[:, 1:] |= (above[:, 1:] != above[:, :-1]) & known[:, 1:] & known[:, :-1]
-    crossing[1:] |= (above[1:] != above[:-1]) & known[1:] & known[:-1]
-    mask = crossing.astype(np.float32)
-    thick = cv2.dilate(mask, np.ones((3, 3), np.uint8)) if thickness > 1 else mask
-    weight = cv2.GaussianBlur(thick, (3, 3), 0)[..., None].clip(0, 1)
-    return (picture * (1 - weight) + np.array(color, np.float32) * weight).astype(np.uint8)
