@@ -19,12 +19,12 @@ def row(**values):
 def test_a_curation_page_counts_and_escapes():
     shaky = [row(dropped="not stabilised: shakes", dropped_by="rotation", shake=9.0) for _ in range(3)]
     broken = row(dropped="no <video>", dropped_by="reading")
-    steps = [("reading", {}), ("quality", {"lowest_quality": 0.5}), ("rotation", {"largest_shake": 1.5})]
+    steps = [("reading", {}), ("quality", {"min_quality": 0.5}), ("rotation", {"max_shake": 1.5})]
     text = page("<folder>", [row(), *shaky, broken], steps, pictures=2)
     assert "<folder>" not in text and "&lt;folder&gt;" in text and "a<b>" not in text
     assert re.search(r"<td>rotation</td><td>4</td><td>1</td><td>3</td>", text)
     assert text.count("<img") == 2 + 1, "two of three that fell, and the one that was kept"
-    assert text.count("<svg") == 1 and "--rotation.largest-shake 1.5" in text
+    assert text.count("<svg") == 1 and "--rotation.max-shake 1.5" in text
     assert "<b>a&lt;b&gt;.mp4</b>: no &lt;video&gt;" in text
     assert "http" not in text
 

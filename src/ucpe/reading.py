@@ -54,10 +54,10 @@ MAX_INFLATED_BYTES = Limit("UCPE_MAX_INFLATED_BYTES", 2**31, "bytes when inflate
 MAX_IMAGE_PIXELS = Limit("UCPE_MAX_IMAGE_PIXELS", 2**28, "pixels in an image")
 MAX_FRAMES = Limit("UCPE_MAX_FRAMES", 10**6, "frames")
 
-LONGEST_NAME = 1000
+MAX_NAME = 1000
 """Characters of the name of a file that stands in another one."""
 
-LONGEST_NUMBER = 300
+MAX_NUMBER = 300
 """Digits of a whole number; a float ends at 308."""
 
 
@@ -66,7 +66,7 @@ def inside(folder: str | Path, name: Any, where: str | Path) -> Path:
 
     Links that lie in the folder are followed: whoever made the folder made them.
     """
-    if not isinstance(name, str | os.PathLike) or not str(name) or "\0" in str(name) or len(str(name)) > LONGEST_NAME:
+    if not isinstance(name, str | os.PathLike) or not str(name) or "\0" in str(name) or len(str(name)) > MAX_NAME:
         raise ValueError(f"{where}: expected the name of a file, found {str(name)[:60]!r}")
     relative = os.path.normpath(name)
     if os.path.isabs(relative) or relative.split(os.sep)[0] == os.pardir:
@@ -248,13 +248,13 @@ def _read_npy(file: Any, size: int, where: str | Path) -> np.ndarray:
 
 
 def _whole_number(digits: str) -> int:
-    if len(digits) > LONGEST_NUMBER:
+    if len(digits) > MAX_NUMBER:
         raise ValueError(f"a number of {len(digits)} digits")
     return int(digits)
 
 
 def _yaml_number(loader: Any, node: Any) -> Any:
-    if len(node.value) > LONGEST_NUMBER:
+    if len(node.value) > MAX_NUMBER:
         raise ValueError(f"a number of {len(node.value)} digits")
     return loader.construct_yaml_int(node)
 

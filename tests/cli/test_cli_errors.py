@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from ucpe.cli.errors import CLOSED_PIPE, INTERRUPTED, LONGEST_MESSAGE, UNEXPECTED, one_line_errors
+from ucpe.cli.errors import CLOSED_PIPE, INTERRUPTED, MAX_MESSAGE, UNEXPECTED, one_line_errors
 
 
 def fail(error, capsys, debug=False):
@@ -46,7 +46,7 @@ def test_lines_are_joined_cut_and_cannot_steer_the_terminal(capsys):
     _, shown = fail(ValueError("two\nlines \x1b[31mred"), capsys)
     assert shown == "ucpe test: two lines \\x1b[31mred\n"
     _, shown = fail(ValueError("x" * 10**6), capsys)
-    assert len(shown) < LONGEST_MESSAGE + 20
+    assert len(shown) < MAX_MESSAGE + 20
 
 
 def test_the_unexpected_writes_a_report(capsys, tmp_path, monkeypatch):

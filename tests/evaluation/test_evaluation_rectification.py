@@ -92,8 +92,8 @@ def test_a_zooming_lens_is_rectified_to_its_narrowest_view():
 def test_bad_input_is_named():
     with pytest.raises(ValueError, match="index the batch"):
         Rectifier(UCM(xfov=torch.tensor([90.0, 80.0])), HEIGHT, WIDTH)
-    with pytest.raises(ValueError, match="largest_xfov"):
-        Rectifier(Pinhole(xfov=90), HEIGHT, WIDTH, largest_xfov=180)
+    with pytest.raises(ValueError, match="max_xfov"):
+        Rectifier(Pinhole(xfov=90), HEIGHT, WIDTH, max_xfov=180)
     with pytest.raises(ValueError, match="240 x 416"):
         Rectifier(Pinhole(xfov=90), HEIGHT, WIDTH)(np.zeros((10, 10, 3), np.uint8))
     with pytest.raises(ValueError, match="batch shape"):

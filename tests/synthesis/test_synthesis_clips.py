@@ -29,7 +29,7 @@ SOURCE = Path(__file__).resolve().parents[2] / "src"
 
 
 def path_of_rotations(frames: int = 9) -> torch.Tensor:
-    return Trajectory.handheld(Equirectangular(), degrees=3, frames=frames, pitch=10, yaw=30, highest=2).rotations
+    return Trajectory.handheld(Equirectangular(), degrees=3, frames=frames, pitch=10, yaw=30, max_hertz=2).rotations
 
 
 @pytest.mark.parametrize("variant", VARIANTS)

@@ -123,7 +123,7 @@ def test_four_limits_one_by_one():
 
 
 def test_score_prefers_clean_sharp_steady_clips_and_removes_drift():
-    score = Scoring(largest_rotation=30).score(
+    score = Scoring(max_rotation=30).score(
         np.array([1.0, 0.5, 1.0, 1.0, 1.0]), np.array([0.0, 0, 0.6, 0, 0]), np.array([0.0, 0, 0, 15, 31])
     )
     np.testing.assert_allclose(score[:4], [1, 2.5 / 3, 2.4 / 3, 2.5 / 3])

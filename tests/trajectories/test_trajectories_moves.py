@@ -113,7 +113,7 @@ def test_spiral_and_crane_keep_the_subject_in_the_middle(pitch):
 
 def test_handheld_is_band_limited_seeded_and_of_the_given_size():
     fps, frames = 50.0, 20001
-    camera = Trajectory.handheld(LENS, degrees=1.0, distance=0.02, lowest=0.5, highest=3.0, frames=frames, fps=fps)
+    camera = Trajectory.handheld(LENS, degrees=1.0, distance=0.02, min_hertz=0.5, max_hertz=3.0, frames=frames, fps=fps)
     signals = [*camera.angles, *camera.positions.unbind(-1)]
     frequency = torch.fft.rfftfreq(frames, 1 / fps)
     window = torch.hann_window(frames, dtype=torch.float64)
@@ -129,8 +129,8 @@ def test_handheld_is_band_limited_seeded_and_of_the_given_size():
     torch.testing.assert_close(Trajectory.handheld(LENS, seed=3, frames=39, fps=32)[::2].c2w, again.c2w)
     with pytest.raises(ValueError, match="half the frame rate"):
         Trajectory.handheld(LENS, fps=4)
-    with pytest.raises(ValueError, match="lowest < highest"):
-        Trajectory.handheld(LENS, lowest=3.0)
+    with pytest.raises(ValueError, match="min_hertz < max_hertz"):
+        Trajectory.handheld(LENS, min_hertz=3.0)
 
 
 @by_lens

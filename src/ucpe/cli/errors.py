@@ -20,7 +20,7 @@ CLOSED_PIPE = 141
 UNEXPECTED = 70
 """Exit code of an error that is a mistake in the program."""
 
-LONGEST_MESSAGE = 2000
+MAX_MESSAGE = 2000
 """Characters of a message that are shown."""
 
 FILE_ERRORS = {
@@ -120,7 +120,7 @@ def _drop_unwritten() -> None:
 def _one_line(text: str) -> str:
     """Text without line breaks and without characters that steer a terminal."""
     joined = " ".join(text.split())
-    shown = joined if len(joined) <= LONGEST_MESSAGE else joined[:LONGEST_MESSAGE] + " ..."
+    shown = joined if len(joined) <= MAX_MESSAGE else joined[:MAX_MESSAGE] + " ..."
     return "".join(letter if letter.isprintable() else ascii(letter)[1:-1] for letter in shown)
 
 

@@ -23,7 +23,7 @@ CORRECTION_UNIT, TRANSLATION_UNIT = 0.5, 0.1
 FLOW_ENLARGED = 3
 """Factor by which frames are enlarged for optical flow."""
 
-LEAST_RESIDUAL = 0.004
+MIN_RESIDUAL = 0.004
 """Radians that rays may disagree by before they count less."""
 
 PARALLAX_GAIN = 20.0
@@ -212,7 +212,7 @@ def robust_rotation(
         rotation = best_rotation(start, end, weight)
         residual = (end @ rotation.mT - start).norm(dim=-1)
         typical = residual.masked_fill(~seen, torch.nan).nanmedian(-1, keepdim=True).values.nan_to_num(1.0)
-        weight = seen / (1 + (residual / (1.5 * typical).clamp(min=LEAST_RESIDUAL)) ** 2) ** 2
+        weight = seen / (1 + (residual / (1.5 * typical).clamp(min=MIN_RESIDUAL)) ** 2) ** 2
     return rotation, weight
 
 

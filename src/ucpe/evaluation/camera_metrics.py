@@ -18,10 +18,10 @@ METRIC_NAMES = {"pitch": "PitchErr", "roll": "RollErr", "yfov": "FoVErr", "xfov"
 }
 """Metric of each number of a calibration; FoV is the vertical field of view, as in the paper."""
 
-LARGEST_FIT_ERROR = 2.0
+MAX_FIT_ERROR = 2.0
 """Root mean square error in degrees up to which a lens counts as expressed by another model."""
 
-LARGEST_RADIAL_ANGLE = 85.0
+MAX_RADIAL_ANGLE = 85.0
 """Angle in degrees from the optical axis up to which the radial model is asked to follow a lens."""
 
 
@@ -90,7 +90,7 @@ def lens_numbers(lens: Lens, model: LensModel, height: int, width: int) -> tuple
             nearest = lens.fit(UCM, height, width)
             xi, rms = float(nearest.lens.parameters["xi"]), float(nearest.rms)
         numbers = {"yfov": yfov, "xfov": xfov, "xi": xi}
-    expressed = rms <= LARGEST_FIT_ERROR
+    expressed = rms <= MAX_FIT_ERROR
     return {name: np.array(value if expressed else np.nan) for name, value in numbers.items()}, {"fit_rms": rms}
 
 
@@ -112,7 +112,7 @@ def fit_radial(lens: Lens, height: int, width: int) -> RadialFit:
     pixels = pixel_grid(rows, columns, torch.float64) * torch.tensor([width / columns, height / rows])
     rays = lens.unproject(pixels, height, width)
     angles = torch.atan2(rays.directions[..., :2].norm(dim=-1), rays.directions[..., 2])
-    used = rays.valid & (angles < np.radians(LARGEST_RADIAL_ANGLE))
+    used = rays.valid & (angles < np.radians(MAX_RADIAL_ANGLE))
     centre = torch.tensor([width / 2, height / 2], dtype=torch.float64)
     distance = (pixels - centre).norm(dim=-1)[used].numpy()
     angle = angles[used].numpy()

@@ -32,7 +32,7 @@ COMMON_TIMESTAMPS = 16
 ROTATION_ONLY = 0.02
 """Largest translation, in near-plane depths, of a path that counts as rotation only."""
 
-LARGEST_SPEED_ERROR = 4.0
+MAX_SPEED_ERROR = 4.0
 """Cap of SpeedErr in factors of two; what a camera that never moves gets."""
 
 
@@ -188,8 +188,8 @@ def _odometry(
 
 
 def speed_error(ratio: float) -> float:
-    """|log2| of estimated over commanded displacement, at most LARGEST_SPEED_ERROR; 1 is twice or half as far."""
-    least = 2.0**-LARGEST_SPEED_ERROR
+    """|log2| of estimated over commanded displacement, at most MAX_SPEED_ERROR; 1 is twice or half as far."""
+    least = 2.0**-MAX_SPEED_ERROR
     return abs(float(torch.log2(torch.tensor(min(max(ratio, least), 1 / least), dtype=torch.float64))))
 
 

@@ -32,7 +32,7 @@ from ucpe.video import VideoError
 RECORD_VERSION = 2
 """Raised when the content of a record changes, so that old ones are measured again."""
 
-LEAST_REGISTERED = 0.5
+MIN_REGISTERED = 0.5
 """Share of a video's frames that a pose estimator must place for its result to count; fewer are filtered out."""
 
 ORTHONORMAL = 1e-3
@@ -47,7 +47,7 @@ class Measuring:
 
     duration: float | None = None
     """Seconds at which the common timestamps end, for comparing methods of different lengths."""
-    least_registered: float = LEAST_REGISTERED
+    min_registered: float = MIN_REGISTERED
 
     def __post_init__(self) -> None:
         if self.duration is not None and not self.duration > 0:
@@ -146,7 +146,7 @@ def record_key(job: Job, pose: PoseEstimator | None, calibrator: Calibrator | No
             if estimator
             for path in estimator.files(job.name)
         ],
-        "measuring": [measuring.duration, measuring.least_registered],
+        "measuring": [measuring.duration, measuring.min_registered],
     }
     return fingerprint_of(content)
 
@@ -161,7 +161,7 @@ def _measure_poses(
         estimate = _estimated(lambda: estimator.estimate(clip, camera.lens))
         _check_estimate(estimate, len(clip.frames))
         result |= {"registered": len(estimate.frames), "estimate": pose_to_plain(estimate)}
-        if len(estimate.frames) < max(measuring.least_registered * len(clip.frames), 2):
+        if len(estimate.frames) < max(measuring.min_registered * len(clip.frames), 2):
             reason = f"only {len(estimate.frames)} of {len(clip.frames)} frames could be placed"
             return result | {
                 "status": "filtered",

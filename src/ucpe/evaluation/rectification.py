@@ -11,7 +11,7 @@ from torch import Tensor
 from ucpe.lenses import Lens, Pinhole
 from ucpe.lenses.base import pixel_grid
 
-LARGEST_XFOV = 100.0
+MAX_XFOV = 100.0
 """Horizontal field of view in degrees at which rectified views are capped (supplement C)."""
 
 FAR = 1e6
@@ -19,7 +19,7 @@ FAR = 1e6
 
 
 class Rectifier:
-    """Resamples images of one lens to a pinhole of at most `largest_xfov` degrees, of the same size.
+    """Resamples images of one lens to a pinhole of at most `max_xfov` degrees, of the same size.
 
     >>> from ucpe.lenses import UCM
     >>> rectifier = Rectifier(UCM(xfov=180, xi=2.0), height=48, width=84)
@@ -27,13 +27,13 @@ class Rectifier:
     (100, (48, 84, 3))
     """
 
-    def __init__(self, lens: Lens, height: int, width: int, largest_xfov: float = LARGEST_XFOV):
+    def __init__(self, lens: Lens, height: int, width: int, max_xfov: float = MAX_XFOV):
         if lens.batch_shape:
             raise ValueError(f"a rectifier takes one lens; index the batch {tuple(lens.batch_shape)} first")
-        if not 0 < largest_xfov < 180:
-            raise ValueError(f"largest_xfov of a pinhole must be in (0, 180) degrees, got {largest_xfov:g}")
+        if not 0 < max_xfov < 180:
+            raise ValueError(f"max_xfov of a pinhole must be in (0, 180) degrees, got {max_xfov:g}")
         self.lens, self.height, self.width = lens, height, width
-        xfov = min(float(lens.xfov(height, width)), largest_xfov)
+        xfov = min(float(lens.xfov(height, width)), max_xfov)
         if xfov <= 0:
             raise ValueError(f"{lens} sees nothing along the middle row of a {height} x {width} image")
         self.pinhole = Pinhole(xfov=xfov)
@@ -85,7 +85,7 @@ class Rectifier:
 def rectify_video(
     frames: np.ndarray,  # (N, H, W, 3) uint8
     lens: Lens,  # batch shape () or (N,)
-    largest_xfov: float = LARGEST_XFOV,
+    max_xfov: float = MAX_XFOV,
 ) -> tuple[np.ndarray, Pinhole, np.ndarray]:
     """Rectified frames (N, H, W, 3), their one pinhole, and which pixels (N, H, W) are seen.
 
@@ -93,14 +93,14 @@ def rectify_video(
     """
     height, width = frames.shape[1:3]
     if not lens.batch_shape:
-        rectifier = Rectifier(lens, height, width, largest_xfov)
+        rectifier = Rectifier(lens, height, width, max_xfov)
         valid = np.broadcast_to(rectifier.valid, frames.shape[:3])
         return np.stack([rectifier(frame) for frame in frames]), rectifier.pinhole, valid
     if lens.batch_shape != (len(frames),):
         raise ValueError(
             f"{len(frames)} frames need a lens of batch shape () or ({len(frames)},), got {lens.batch_shape}"
         )
-    cap = min(largest_xfov, float(lens.xfov(height, width).min()))
+    cap = min(max_xfov, float(lens.xfov(height, width).min()))
     rectifiers = [Rectifier(lens[index], height, width, cap) for index in range(len(frames))]
     rectified = np.stack([rectifier(frame) for rectifier, frame in zip(rectifiers, frames)])
     return rectified, Pinhole(xfov=cap), np.stack([rectifier.valid for rectifier in rectifiers])

@@ -14,10 +14,10 @@ from ucpe.lenses.planar import PlanarLens
 
 RADIAL = ("k1", "k2", "k3", "k4", "k5", "k6")
 
-LARGEST_ANGLE = math.radians(89.99)
+MAX_ANGLE = math.radians(89.99)
 """Nothing is searched beyond the plane radius tan(89.99 degrees)."""
 
-LARGEST_STEP = 0.3
+MAX_STEP = 0.3
 """Longest Newton step on the plane, so that strong tangential terms cannot throw the search off."""
 
 
@@ -88,7 +88,7 @@ class DistortedLens(PlanarLens):
     def _search_row(self, angle: Tensor) -> tuple[Tensor, Tensor]:
         """Half width (*batch) of the row that sees an angle in radians, or the widest visible, and whether it does."""
         share = torch.linspace(0, 1, 129, dtype=angle.dtype, device=angle.device)
-        low, high = torch.zeros_like(angle), torch.full_like(angle, LARGEST_ANGLE)
+        low, high = torch.zeros_like(angle), torch.full_like(angle, MAX_ANGLE)
         for _ in range(3):
             grid = torch.lerp(low[..., None], high[..., None], share)
             seen, visible = self._row_angle(grid.tan())
@@ -152,7 +152,7 @@ class PlaneDistortion:
         coefficients = {name: value.detach() for name, value in self._coefficients(target_x).items()}
         limit = self._lens._spread(self._lens._solved["limit"], target_x)
         share = torch.linspace(0, 1, 513, dtype=target_x.dtype, device=target_x.device)
-        nodes = (limit.atan().clamp(max=LARGEST_ANGLE) * share).tan()
+        nodes = (limit.atan().clamp(max=MAX_ANGLE) * share).tan()
         length = (target_x * target_x + target_y * target_y).sqrt()
         steps = 0 if self.tangential else 60
         radius, reachable = invert_increasing(lambda r: _radial(r, coefficients), length, nodes, steps)
@@ -186,7 +186,7 @@ class PlaneDistortion:
             arrived = error_x.abs() + error_y.abs() < tolerance[moving]
             inside = at_x * at_x + at_y * at_y < limit[moving] ** 2
             reachable[moving] = arrived & inside & _one_to_one(*jacobian)
-            step_x, step_y = (value.clamp(-LARGEST_STEP, LARGEST_STEP) for value in _solve(*jacobian, error_x, error_y))
+            step_x, step_y = (value.clamp(-MAX_STEP, MAX_STEP) for value in _solve(*jacobian, error_x, error_y))
             moving = moving[~arrived]
             if not len(moving):
                 break

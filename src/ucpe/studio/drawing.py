@@ -19,7 +19,7 @@ from ucpe.trajectories.frustum import frustum
 from ucpe.trajectories.keyframes import unwrapped
 
 ARROW_ROWS = 4
-MOST_FRUSTA = 14
+MAX_FRUSTA = 14
 
 ABOVE_LENS = Pinhole(xfov=55.0)
 """Lens of the view of the path from outside."""
@@ -116,7 +116,7 @@ def path_svg(
     positions = shot.camera.positions.numpy()
     parts.append(f'<path class="path" d="{_seen_path(orbit, positions, height, width)}"/>')
     keys = [round(key.frame) for key in shot.keys]
-    drawn = keys if len(keys) <= MOST_FRUSTA else np.linspace(0, shot.last_frame, MOST_FRUSTA).round().astype(int)
+    drawn = keys if len(keys) <= MAX_FRUSTA else np.linspace(0, shot.last_frame, MAX_FRUSTA).round().astype(int)
     size = 0.35 * orbit.distance / 4
     for number in drawn:
         if number != frame:

@@ -21,7 +21,7 @@ POLL = 0.5
 """Seconds between looks at the queue."""
 
 ICONS = {"impossible": "block", "beyond training": "warning", "fine": "check"}
-MOST_RESULTS = 24
+MAX_RESULTS = 24
 
 
 class GeneratePanel:
@@ -152,7 +152,7 @@ class Gallery:
     def refresh(self) -> None:
         """Show the results on disk."""
         folder = self.page.studio.store.results
-        names = results(folder)[:MOST_RESULTS]
+        names = results(folder)[:MAX_RESULTS]
         if names == self.shown:
             return
         self.shown = names

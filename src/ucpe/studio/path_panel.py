@@ -16,7 +16,7 @@ from ucpe.trajectories import NAMED_MOVES, Trajectory
 if TYPE_CHECKING:
     from ucpe.studio.page import Page
 
-MOST_LISTED = 40
+MAX_LISTED = 40
 """Keyframes that get a button of their own."""
 
 
@@ -67,7 +67,7 @@ class PathPanel:
         shot, window = self.page.window.shot, self.page.window
         self.frames.set_value(shot.frames)
         self.fps.set_value(shot.fps)
-        marks = [(round(key.frame), index == window.selected) for index, key in enumerate(shot.keys[:MOST_LISTED])]
+        marks = [(round(key.frame), index == window.selected) for index, key in enumerate(shot.keys[:MAX_LISTED])]
         if getattr(self, "marks", None) != (marks, shot.fps):
             self.marks = (marks, shot.fps)
             self.list.clear()
@@ -77,8 +77,8 @@ class PathPanel:
                     ui.button(f"{frame / shot.fps:.2f}", on_click=lambda _, index=index: self.page.choose(index)).props(
                         f'dense no-caps size=sm aria-label="{label}" {"" if chosen else "outline"}'
                     )
-                if len(shot.keys) > MOST_LISTED:
-                    ui.label(f"and {len(shot.keys) - MOST_LISTED} more").classes("quiet")
+                if len(shot.keys) > MAX_LISTED:
+                    ui.label(f"and {len(shot.keys) - MAX_LISTED} more").classes("quiet")
         self.fields.set_visibility(window.selected is not None)
         if window.selected is not None:
             key = shot.keys[window.selected]

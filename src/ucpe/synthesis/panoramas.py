@@ -28,7 +28,7 @@ Interpolation = Literal["bilinear", "lanczos"]
 EAC_PADDING = 2
 """Pixels of padding around each strip of an equi-angular cubemap, as in YouTube's files."""
 
-SMALLEST_LEVEL = 16
+MIN_LEVEL = 16
 """Height in pixels below which a panorama is not halved again."""
 
 LEVEL_TOLERANCE = 0.25
@@ -37,7 +37,7 @@ LEVEL_TOLERANCE = 0.25
 COLOR_TOLERANCE = 0.5
 """The same for the colour planes of a 4:2:0 picture, whose levels are never blended."""
 
-LARGEST_STRETCH = 1.5
+MAX_STRETCH = 1.5
 """Octaves by which the blur across a pixel's wide side may exceed what its narrow side needs (fisheye rims)."""
 
 
@@ -101,7 +101,7 @@ class Panorama:
     @property
     def largest_level(self) -> int:
         """Number of the smallest copy."""
-        return max(int(math.log2(self.levels[0].shape[0] / SMALLEST_LEVEL)), 0)
+        return max(int(math.log2(self.levels[0].shape[0] / MIN_LEVEL)), 0)
 
 
 def render(
@@ -207,7 +207,7 @@ class _Sampler:
         self.turn = 0
         self.footprint = np.zeros(valid.shape)
         if antialias:
-            sphere.pixel_footprint(rays, valid, 2.0**LARGEST_STRETCH, self.footprint)
+            sphere.pixel_footprint(rays, valid, 2.0**MAX_STRETCH, self.footprint)
 
     def sample(self, panorama: Panorama, rotation: np.ndarray, fill: int, shift: float) -> np.ndarray:
         """Values (H, W) or (H, W, c); `shift` is how far, in pixels, samples sit left of pixel centres."""

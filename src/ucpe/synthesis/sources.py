@@ -201,7 +201,7 @@ class WorldSource:
         world = self._world(seed)
         lens = Equirectangular()
         look = generator.uniform(-180, 180)
-        shake = Trajectory.handheld(lens, frames=frames, fps=fps, seed=seed, highest=min(2.5, 0.45 * fps))
+        shake = Trajectory.handheld(lens, frames=frames, fps=fps, seed=seed, max_hertz=min(2.5, 0.45 * fps))
         rotations = Trajectory.static(lens, yaw=look, pitch=generator.uniform(-8, 8)).c2w[0, :3, :3] @ shake.rotations
         for attempt in range(40):
             heading = look + generator.normal(0, 50)

@@ -175,25 +175,27 @@ class Moves:
         lens: Lens,
         degrees: float = 0.7,
         distance: float = 0.01,
-        lowest: float = 0.2,
-        highest: float = 2.5,
+        min_hertz: float = 0.2,
+        max_hertz: float = 2.5,
         seed: int = 0,
         **shot: Unpack[Shot],
     ) -> MovesType:
         """Standing with a camera in the hand: random turns and sways (RMS degrees, RMS world units on each axis).
 
-        All of it lies between `lowest` and `highest` hertz, slower waves being larger. A seed is one shake in time:
-        more frames or another frame rate sample the same one.
+        All of it lies between `min_hertz` and `max_hertz`, slower waves being larger. A seed is one shake in time: more
+        frames or another frame rate sample the same one.
         """
         timing = _Timing(
-            "handheld", shot, degrees=degrees, distance=distance, lowest=lowest, highest=highest, seed=seed
+            "handheld", shot, degrees=degrees, distance=distance, min_hertz=min_hertz, max_hertz=max_hertz, seed=seed
         )
-        if not 0 < lowest < highest:
-            raise ValueError(f"need 0 < lowest < highest hertz, got {lowest:g} and {highest:g}")
-        if timing.frames > 1 and highest >= timing.fps / 2:
-            raise ValueError(f"highest must be below half the frame rate, {timing.fps / 2:g} hertz, got {highest:g}")
+        if not 0 < min_hertz < max_hertz:
+            raise ValueError(f"need 0 < min_hertz < max_hertz, got {min_hertz:g} and {max_hertz:g}")
+        if timing.frames > 1 and max_hertz >= timing.fps / 2:
+            raise ValueError(
+                f"max_hertz must be below half the frame rate, {timing.fps / 2:g} hertz, got {max_hertz:g}"
+            )
         seconds = torch.arange(timing.frames, dtype=torch.float64, device="cpu") / timing.fps
-        shake = _band_limited(6, seconds, lowest, highest, seed)
+        shake = _band_limited(6, seconds, min_hertz, max_hertz, seed)
         pitch, yaw, roll = degrees * shake[:3]
         right, up, forward = distance * shake[3:]
         return _rig(cls, lens, timing, pitch=pitch, yaw=yaw, roll=roll, right=right, up=up, forward=forward)
@@ -398,11 +400,11 @@ def _pitch_to_subject(timing: _Timing, first_distance: float, distance: Tensor, 
     return torch.rad2deg(torch.atan2(subject_height - rise, distance)) - timing.pitch
 
 
-def _band_limited(channels: int, seconds: Tensor, lowest: float, highest: float, seed: int) -> Tensor:
+def _band_limited(channels: int, seconds: Tensor, min_hertz: float, max_hertz: float, seed: int) -> Tensor:
     """Random signals (channels, frames) of RMS 1 about their mean between two frequencies in hertz, 0 at time 0."""
     generator = torch.Generator().manual_seed(seed)
     draw = torch.rand(2, channels, SWAYS, generator=generator, dtype=torch.float64, device="cpu")
-    frequency = lowest * (highest / lowest) ** ((torch.arange(SWAYS, device="cpu") + draw[0]) / SWAYS)
+    frequency = min_hertz * (max_hertz / min_hertz) ** ((torch.arange(SWAYS, device="cpu") + draw[0]) / SWAYS)
     phase = 2 * math.pi * draw[1]
     amplitude = 1 / frequency
     amplitude = amplitude * (2 / (amplitude * amplitude).sum(-1, keepdim=True)).sqrt()

@@ -20,7 +20,7 @@ import torch
 
 from ucpe.evaluation.estimators.base import Clip, EstimationFailure, PoseEstimate, measured_floor
 from ucpe.evaluation.estimators.known_rotation import average_rotations, build_tracks, solve_structure
-from ucpe.evaluation.rectification import LARGEST_XFOV, rectify_video
+from ucpe.evaluation.rectification import MAX_XFOV, rectify_video
 from ucpe.lenses import Lens, Pinhole
 from ucpe.trajectories.rotations import nearest_rotation
 
@@ -55,7 +55,7 @@ class ColmapSettings:
     overlap: int = 10
     """Frames ahead that each frame is matched with; further ones at powers of two."""
     max_features: int = 2048
-    largest_xfov: float = LARGEST_XFOV
+    max_xfov: float = MAX_XFOV
     """Field of view in degrees at which rectified views are capped."""
     seconds: int = 300
     """Time limit of one mapping."""
@@ -108,7 +108,7 @@ class ColmapEstimator:
         """Poses of the frames that structure from motion could place."""
         if len(clip.frames) < 2:
             raise EstimationFailure("motion needs at least two frames")
-        frames, pinhole, valid = rectify_video(clip.frames, lens, self.settings.largest_xfov)
+        frames, pinhole, valid = rectify_video(clip.frames, lens, self.settings.max_xfov)
         with tempfile.TemporaryDirectory(prefix="ucpe-colmap-") as folder:
             workspace = Path(folder)
             counts = self._match(workspace, frames, valid, pinhole)

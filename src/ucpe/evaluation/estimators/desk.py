@@ -38,10 +38,10 @@ ASPECT_TOLERANCE = 0.06
 STRIDE = 4
 """Frames between anchors of a path."""
 
-LARGEST_DISAGREEMENT = 1.5
+MAX_DISAGREEMENT = 1.5
 """Degrees between a chain of turns and the turn over STRIDE frames, above which the chain is kept."""
 
-LARGEST_DRIFT = 8.0
+MAX_DRIFT = 8.0
 """Degrees that paths by flow and by matching may part before the latter is believed; of true clips, 98 % do not."""
 
 NOTE = "for videos of the desk model only"
@@ -158,11 +158,11 @@ def track(
     flowing, matched = [torch.eye(4, dtype=torch.float64)], [torch.eye(4, dtype=torch.float64)]
     for (start, end), leap, match in zip(itertools.pairwise(anchors), leaps, matches):
         chain = torch.stack(list(itertools.accumulate(steps[start:end], torch.matmul)))
-        agrees = _turn_between(chain[-1], leap) < LARGEST_DISAGREEMENT
+        agrees = _turn_between(chain[-1], leap) < MAX_DISAGREEMENT
         flowing.extend(flowing[-1] @ (_turned(chain, leap) if agrees else chain))
         matched.extend(matched[-1] @ _turned(chain, match))
     drift = max(_turn_between(flowing[index], matched[index]) for index in anchors)
-    return torch.stack(flowing if drift < LARGEST_DRIFT else matched)
+    return torch.stack(flowing if drift < MAX_DRIFT else matched)
 
 
 def _motions(network: DeskMotion, frames: np.ndarray, lens: Lens, matching: bool = False) -> Tensor:

@@ -15,7 +15,7 @@ from typing import Any
 
 from ucpe.evaluation.estimators.base import Clip, EstimationFailure, PoseEstimate
 from ucpe.evaluation.estimators.stored import read_npz_poses
-from ucpe.evaluation.rectification import LARGEST_XFOV, rectify_video
+from ucpe.evaluation.rectification import MAX_XFOV, rectify_video
 from ucpe.lenses import Lens
 from ucpe.video import write_video
 
@@ -30,10 +30,10 @@ class VipeEstimator:
         results: str | Path | None = None,
         pipeline: str = "default",
         command: str = "vipe",
-        largest_xfov: float = LARGEST_XFOV,
+        max_xfov: float = MAX_XFOV,
     ):
         self.results = None if results is None else Path(results)
-        self.pipeline, self.largest_xfov = pipeline, largest_xfov
+        self.pipeline, self.max_xfov = pipeline, max_xfov
         self.command = shutil.which(command)
         if self.results is not None and not self.results.is_dir():
             raise ValueError(f"no folder {results} with ViPE results")
@@ -46,7 +46,7 @@ class VipeEstimator:
     def describe(self) -> dict[str, Any]:
         """Settings."""
         source = "results of an earlier run" if self.results else "vipe infer"
-        return {"name": self.name, "source": source, "pipeline": self.pipeline, "largest_xfov": self.largest_xfov}
+        return {"name": self.name, "source": source, "pipeline": self.pipeline, "max_xfov": self.max_xfov}
 
     def files(self, name: str) -> list[Path]:
         """The stored result, where results are read."""
@@ -63,7 +63,7 @@ class VipeEstimator:
         assert self.command is not None
         if len(clip.frames) < 2:
             raise EstimationFailure("motion needs at least two frames")
-        frames, _, _ = rectify_video(clip.frames, lens, self.largest_xfov)
+        frames, _, _ = rectify_video(clip.frames, lens, self.max_xfov)
         even = frames[:, : frames.shape[1] // 2 * 2, : frames.shape[2] // 2 * 2]
         with tempfile.TemporaryDirectory(prefix="ucpe-vipe-") as folder:
             video, output = Path(folder) / f"{clip.name}.mp4", Path(folder) / "results"

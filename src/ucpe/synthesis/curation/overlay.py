@@ -36,13 +36,13 @@ PASSING = 0.7
 TEXTURE = 1.0
 """Mean strength of edges in grey levels a pixel below which nothing can be said of a place."""
 
-LARGEST_MARK = 0.06
+MAX_MARK = 0.06
 """Share of the picture beyond which what stays is scenery."""
 
 DENSITY = 0.22
 """Share of its box that a mark covers at least; an outline of something far covers less."""
 
-LARGEST_SIGN = 0.02
+MAX_SIGN = 0.02
 """Share of the picture up to which edges around a plain area count with that area, as those of a sign do."""
 
 SPREAD = np.ones((5, 9), np.uint8)
@@ -94,20 +94,20 @@ class OverlayCheck(Step):
         "classifier": pa.float64(),
         "watermark": pa.float64(),
     }
-    thresholds: ClassVar[tuple[str, ...]] = ("largest_watermark", "keep_rig")
+    thresholds: ClassVar[tuple[str, ...]] = ("max_watermark", "keep_rig")
     requires: ClassVar[tuple[str, ...]] = ("rapidocr", "onnxruntime")
 
     looks: int = 16
     """Frames of a clip that are compared."""
     edge: float = 6.0
     """Grey levels a pixel from which an edge counts."""
-    smallest_mark: float = 0.0003
+    min_mark: float = 0.0003
     """Share of the picture that the edges of a mark cover at least."""
     full_mark: float = 0.002
     """Share of the picture that marks must cover for a score of 1."""
     read_text: bool = True
     """Read text with RapidOCR in what stays."""
-    lowest_text_score: float = 0.7
+    min_text_score: float = 0.7
     """Confidence from which text is believed."""
     classifier: Path | None = None
     """A watermark classifier as an ONNX file: pictures (1, 3, H, W), 0 to 1 or normalised, to logits."""
@@ -117,7 +117,7 @@ class OverlayCheck(Step):
     classifier_deviation: tuple[float, float, float] = (0.229, 0.224, 0.225)
     keep_rig: bool = False
     """Keep clips in which what carries the camera (a rider, a tripod) is in view among things that move."""
-    largest_watermark: float = 0.5
+    max_watermark: float = 0.5
     """Score from which a clip is dropped. The paper gives no number: it ranks clips by this score."""
 
     def check(self) -> None:
@@ -129,7 +129,7 @@ class OverlayCheck(Step):
     def run(self, clip: Clip) -> list[Row]:
         """The share of the picture under marks, what can be read, and a score from 0 to 1 from all detectors."""
         frames = clip.frames(self.looks, OCR_HEIGHT)
-        marks = find_marks(frames, self.edge, self.smallest_mark)
+        marks = find_marks(frames, self.edge, self.min_mark)
         pixels = LOOK_HEIGHT * LOOK_HEIGHT * frames.shape[2] / frames.shape[1]
         rig = rig_marks(marks, frames.shape[2] * LOOK_HEIGHT / frames.shape[1])
         share, rig_share = (
@@ -138,7 +138,7 @@ class OverlayCheck(Step):
         )
         text, text_score = "", 0.0
         if marks and self.read_text:
-            text, text_score = read_marks(frames, marks, self.lowest_text_score)
+            text, text_score = read_marks(frames, marks, self.min_text_score)
         classified = classify(self, clip) if self.classifier else None
         watermark = max(min(share / self.full_mark, 1.0), text_score, classified or 0.0)
         return [
@@ -154,12 +154,12 @@ class OverlayCheck(Step):
 
     def verdict(self, row: Row) -> str:
         """Watermarked, and by what it was noticed, or what carries the camera is in view."""
-        if row["watermark"] < self.largest_watermark:
-            seen = row["rig"] >= self.largest_watermark * self.full_mark
+        if row["watermark"] < self.max_watermark:
+            seen = row["rig"] >= self.max_watermark * self.full_mark
             return "rig in view: a rider or tripod moves with the camera" if seen and not self.keep_rig else ""
-        if row["text_score"] >= self.largest_watermark:
+        if row["text_score"] >= self.max_watermark:
             return "text overlay"
-        return "static overlay" if row["overlay"] >= self.largest_watermark * self.full_mark else "watermark classifier"
+        return "static overlay" if row["overlay"] >= self.max_watermark * self.full_mark else "watermark classifier"
 
 
 def find_marks(
@@ -206,7 +206,7 @@ def _hangs_on(mark: Mark, below: Mark, width: float) -> bool:
 def read_marks(
     frames: np.ndarray,  # (N, H, W, 3) uint8
     marks: list[Mark],
-    lowest_score: float = 0.7,
+    min_score: float = 0.7,
 ) -> tuple[str, float]:
     """Text in what stays, and its confidence; ("", 0) if there is none. Only the marks are shown, over time.
 
@@ -233,7 +233,7 @@ def read_marks(
     lines = {
         text: score
         for text, score in lines.items()
-        if score >= lowest_score and sum(letter.isalnum() for letter in text) >= 3
+        if score >= min_score and sum(letter.isalnum() for letter in text) >= 3
     }
     return " / ".join(lines), max(lines.values(), default=0.0)
 
@@ -284,8 +284,8 @@ def _groups_of_edges(steady: np.ndarray, common: np.ndarray, strength: np.ndarra
         area = int(edges.sum())
         box = (left, top, left + wide, top + high)
         inside = left > 0 and top > 0 and left + wide < width and top + high < height
-        covered = _inside(own) if inside and wide * high < LARGEST_SIGN * steady.size else area
-        scenery = wide * high > LARGEST_MARK * steady.size or max(area, covered) < DENSITY * wide * high
+        covered = _inside(own) if inside and wide * high < MAX_SIGN * steady.size else area
+        scenery = wide * high > MAX_MARK * steady.size or max(area, covered) < DENSITY * wide * high
         stays = common[place][edges].sum() > STEADY_MARK * strength[place][edges].sum()
         marks.append(Mark(*box, area, bool(stays and not scenery and _moving_sides(common, strength, box) >= 3)))
     return marks
@@ -301,7 +301,7 @@ def _enclosed_places(steady: np.ndarray, common: np.ndarray, strength: np.ndarra
     for label in range(1, count):
         left, top, wide, high, area = facts[label].tolist()
         right, bottom = left + wide, top + high
-        if wide * high > LARGEST_SIGN * steady.size or max(wide, high) > LONGEST * min(wide, high) or area < 2 * RIM**2:
+        if wide * high > MAX_SIGN * steady.size or max(wide, high) > LONGEST * min(wide, high) or area < 2 * RIM**2:
             continue
         if left == 0 or top == 0 or right == width or bottom == height:
             continue

@@ -23,11 +23,11 @@ SEAM = 32
 CONTRAST = 0.02
 """Least contrast of a SIFT feature; half of OpenCV's default, as skies and walls have little."""
 
-SMALLEST_ANGLE = 0.05
+MIN_ANGLE = 0.05
 """Degrees between two rays below which their point is not taken into a map. Far points are kept: they pin the rotation,
 which the ground alone leaves vague."""
 
-SMALLEST_MAP = 3
+MIN_MAP = 3
 """Fewest keyframes of a map."""
 
 STARTS = 3
@@ -39,7 +39,7 @@ FEWEST_MOVED, SHARE_MOVED = 3, 0.1
 CLEAR_PARALLAX = 2.0
 """Times the smallest parallax below which keyframes are taken closer before a camera counts as moving or turning."""
 
-LARGEST_PARALLAX = 10.0
+MAX_PARALLAX = 10.0
 """Pixels beyond which more parallax does not make two keyframes a better start of a map."""
 
 PARALLAX_PERCENTILE = 95
@@ -56,10 +56,10 @@ they are off."""
 PATCH = 15
 """Side in pixels of the picture around a feature that is looked for again, to say exactly where the feature is."""
 
-LARGEST_CORRECTION = 1.5
+MAX_CORRECTION = 1.5
 """Pixels from where a feature was found to where it is then said to be; beyond, it is another."""
 
-LARGEST_RETURN = 0.3
+MAX_RETURN = 0.3
 """Pixels by which a feature that is looked for in another frame, and from there in its own, may miss its place."""
 
 
@@ -108,11 +108,11 @@ class SphericalMapper:
     """Largest ratio between the distances of a match and of the second best."""
     inlier_distance: float = 3.0
     """How far a feature may lie from where a motion puts it."""
-    minimum_inliers: int = 30
+    min_inliers: int = 30
     """Fewest agreeing matches of two keyframes, and of a frame with the map."""
-    minimum_parallax: float = 1.5
+    min_parallax: float = 1.5
     """Parallax below which the camera counts as only turning."""
-    minimum_frames: int = 2
+    min_frames: int = 2
     """Shorter tracks are dropped."""
     refine: bool = True
     """Adjust all frames and the map together at the end."""
@@ -130,10 +130,10 @@ class SphericalMapper:
             job.look_closer()
         found: list[tuple[int, _Placed]] = []
         for group, component in enumerate(job.components()):
-            turning = job.parallax(component) < self.minimum_parallax
+            turning = job.parallax(component) < self.min_parallax
             found += job.turn(component, group) if turning else job.map(component, group)
         placed = dict(sorted(found, key=lambda pose: pose[1].support))
-        return _split(placed, self.minimum_frames)
+        return _split(placed, self.min_frames)
 
     def _detect(self, frame: np.ndarray) -> Features:
         """SIFT features of a frame, on the working size and across the seam."""
@@ -208,9 +208,9 @@ class _Job:
 
     def is_clear(self) -> bool:
         """Whether keyframes are connected, enough of them for a map, with parallax that leaves no doubt."""
-        enough = CLEAR_PARALLAX * self.options.minimum_parallax
+        enough = CLEAR_PARALLAX * self.options.min_parallax
         components = self.components()
-        return bool(components) and all(len(one) >= SMALLEST_MAP and self.parallax(one) >= enough for one in components)
+        return bool(components) and all(len(one) >= MIN_MAP and self.parallax(one) >= enough for one in components)
 
     def look_closer(self) -> None:
         """Put a keyframe between every two: what is near the camera changes too fast to be matched from afar."""
@@ -242,7 +242,7 @@ class _Job:
         for frame in component[1:] + rest:
             near = [keyframe for keyframe in self._neighbours(frame) if keyframe in turned and keyframe in component]
             linked = {key: self._matched(key, frame) for key in near}
-            linked = {key: matches for key, matches in linked.items() if len(matches) >= self.options.minimum_inliers}
+            linked = {key: matches for key, matches in linked.items() if len(matches) >= self.options.min_inliers}
             if not linked:
                 continue
             key = max(linked, key=lambda name: len(linked[name]))
@@ -250,7 +250,7 @@ class _Job:
             rotation = fit_rotation(before, after)
             left = np.linalg.norm(before @ rotation.T - after, axis=1)
             agreeing = left < self.options.inlier_distance * self.pixel
-            if agreeing.sum() >= self.options.minimum_inliers:
+            if agreeing.sum() >= self.options.min_inliers:
                 c2w = np.eye(4)
                 c2w[:3, :3] = turned[key].c2w[:3, :3] @ rotation.T
                 error = float(np.degrees(left[agreeing].mean()))
@@ -280,7 +280,7 @@ class _Job:
                 reconstruction = colmap.Reconstruction()
                 with _quiet(colmap):
                     self._grow(colmap.IncrementalMapper(cache), reconstruction, start, left)
-                if reconstruction.num_reg_images() >= SMALLEST_MAP:
+                if reconstruction.num_reg_images() >= MIN_MAP:
                     break
             else:
                 return
@@ -310,9 +310,9 @@ class _Job:
         options, triangulation = colmap.IncrementalMapperOptions(), colmap.IncrementalTriangulatorOptions()
         options.random_seed = triangulation.random_seed = self.seed
         options.num_threads = 1
-        options.abs_pose_min_num_inliers = limits.minimum_inliers
+        options.abs_pose_min_num_inliers = limits.min_inliers
         options.abs_pose_max_error = options.filter_max_reproj_error = limits.inlier_distance
-        options.filter_min_tri_angle = triangulation.min_angle = SMALLEST_ANGLE
+        options.filter_min_tri_angle = triangulation.min_angle = MIN_ANGLE
         options.ba_local_min_tri_angle = 1.0
         adjustment = self._adjustment()
 
@@ -324,7 +324,7 @@ class _Job:
         mapper.register_initial_image_pair(options, first, second, self.motions[start].second_from_first)
         for image_id in (first, second):
             mapper.triangulate_image(triangulation, image_id)
-        if reconstruction.num_points3D() < limits.minimum_inliers:
+        if reconstruction.num_points3D() < limits.min_inliers:
             mapper.end_reconstruction(False)
             return
         refine_all()
@@ -367,12 +367,12 @@ class _Job:
                     links.append(np.stack([feature, points[keyframe][known]], 1))
             linked = np.unique(np.concatenate([np.zeros((0, 2), np.int64), *links]), axis=0)
             linked = linked[linked[:, 1] >= 0]
-            if len(linked) < options.minimum_inliers:
+            if len(linked) < options.min_inliers:
                 continue
             pixels = self.seen[frame].pixels[linked[:, 0]]
             places = np.array([reconstruction.points3D[point].xyz for point in linked[:, 1]])
             found = colmap.estimate_and_refine_absolute_pose(pixels, places, self.camera, estimation, refinement)
-            if found is None or found["num_inliers"] < options.minimum_inliers:
+            if found is None or found["num_inliers"] < options.min_inliers:
                 continue
             _add_frame(colmap, reconstruction, frame, self.seen[frame], found["cam_from_world"])
             used: set[int] = set()
@@ -445,14 +445,14 @@ class _Job:
     def _motion(self, first: int, second: int) -> _Motion | None:
         """Motion between two keyframes, if enough matches agree."""
         matches = self._matched(first, second)
-        if len(matches) < self.options.minimum_inliers:
+        if len(matches) < self.options.min_inliers:
             return None
         ransac = self.colmap.RANSACOptions()
         ransac.random_seed, ransac.max_error = self.seed, self.options.inlier_distance
         ransac.min_num_trials, ransac.max_num_trials, ransac.min_inlier_ratio = 100, 5000, 0.25
         pixels = self.seen[first].pixels[matches[:, 0]], self.seen[second].pixels[matches[:, 1]]
         found = self.colmap.estimate_relative_pose(self.camera, pixels[0], self.camera, pixels[1], ransac)
-        if found is None or found["num_inliers"] < self.options.minimum_inliers:
+        if found is None or found["num_inliers"] < self.options.min_inliers:
             return None
         matches = matches[found["inlier_mask"]]
         before, after = self.rays[first][matches[:, 0]], self.rays[second][matches[:, 1]]
@@ -465,12 +465,12 @@ class _Job:
         east, _, north = self.rays[pair[0]][motion.matches[:, 0]].T
         heading = ((np.arctan2(east, north) / (2 * np.pi) + 0.5) * HEADINGS).astype(int) % HEADINGS
         around = [motion.parallax[heading == number] for number in range(HEADINGS)]
-        enough = [part for part in around if len(part) >= self.options.minimum_inliers / HEADINGS]
+        enough = [part for part in around if len(part) >= self.options.min_inliers / HEADINGS]
         return float(np.median([np.percentile(part, PARALLAX_PERCENTILE) for part in enough]))
 
     def _unexplained(self, pair: tuple[int, int]) -> float:
         """How much motion of two keyframes' matches a rotation leaves unexplained: the more, the better a start."""
-        return float(np.minimum(self.motions[pair].parallax, LARGEST_PARALLAX).sum())
+        return float(np.minimum(self.motions[pair].parallax, MAX_PARALLAX).sum())
 
     def _matched(self, first: int, second: int) -> np.ndarray:
         """Matches (M, 2) of two frames, each the other's best and clearly better than the second best."""
@@ -542,8 +542,8 @@ def _seen_again(
     there, found, _ = cv2.calcOpticalFlowPyrLK(first, second, start, guess.copy(), **options)
     back, returned, _ = cv2.calcOpticalFlowPyrLK(second, first, there, start.copy(), **options)
     seen = (found[:, 0] > 0) & (returned[:, 0] > 0)
-    seen &= np.linalg.norm(there - guess, axis=1) < LARGEST_CORRECTION
-    seen &= np.linalg.norm(back - start, axis=1) < LARGEST_RETURN
+    seen &= np.linalg.norm(there - guess, axis=1) < MAX_CORRECTION
+    seen &= np.linalg.norm(back - start, axis=1) < MAX_RETURN
     return there.astype(np.float64) - shift, seen
 
 

@@ -30,22 +30,22 @@ class ProjectionCheck(Step):
         "poles": pa.float64(),
     }
     thresholds: ClassVar[tuple[str, ...]] = (
-        "largest_border", "largest_stereo", "aspect_tolerance", "largest_seam", "largest_poles",
+        "max_border", "max_stereo", "aspect_tolerance", "max_seam", "max_poles",
     )  # fmt: skip
 
     looks: int = 12
     """Frames of a clip that are looked at."""
     black: float = 20.0
     """Brightness, 0 to 255, up to which a border is black."""
-    largest_border: float = 0.01
+    max_border: float = 0.01
     """Share of the height or width that black borders may take."""
-    largest_stereo: float = 0.7
+    max_stereo: float = 0.7
     """Correlation of the two halves of a picture, upper and lower or left and right, up to which it is one picture."""
     aspect_tolerance: float = 0.02
     """How far width / height may be from 2 (or from the 16:9 of uploads), as a share."""
-    largest_seam: float = 1.0
+    max_seam: float = 1.0
     """How badly the left and the right border may meet, in values or in structure."""
-    largest_poles: float = POLES
+    max_poles: float = POLES
     """How much the first or the last row may vary, in units of rows further in."""
 
     def run(self, clip: Clip) -> list[Row]:
@@ -65,16 +65,16 @@ class ProjectionCheck(Step):
 
     def verdict(self, row: Row) -> str:
         """The first rule that is broken."""
-        if row["border"] > self.largest_border:
+        if row["border"] > self.max_border:
             return "black borders"
-        if row["stereo"] > self.largest_stereo:
+        if row["stereo"] > self.max_stereo:
             return f"stereo, {row['stereo_layout']}"
         width = whole_width(row["height"], row["width"])
         if abs(width / row["height"] / 2 - 1) > self.aspect_tolerance:
             return "not twice as wide as high"
-        if row["seam"] > self.largest_seam:
+        if row["seam"] > self.max_seam:
             return "not equirectangular: left and right borders do not meet"
-        return "poles missing: first or last row is no point" if row["poles"] > self.largest_poles else ""
+        return "poles missing: first or last row is no point" if row["poles"] > self.max_poles else ""
 
 
 def black_border(

@@ -39,13 +39,13 @@ class QualityCheck(Step):
         "exposure": pa.float64(),
         "quality": pa.float64(),
     }
-    thresholds: ClassVar[tuple[str, ...]] = ("lowest_quality",)
+    thresholds: ClassVar[tuple[str, ...]] = ("min_quality",)
 
     backend: Literal["statistics", "q-align"] = "statistics"
     """Ours, or the paper's Q-Align through pyiqa, which must be installed (and wants a GPU)."""
     stills: int = 3
     """Frames of a clip that are judged, at full size."""
-    lowest_quality: float = 0.2
+    min_quality: float = 0.2
     """Score below which a clip is dropped. The paper gives no number: it ranks clips by this score."""
 
     def check(self) -> None:
@@ -64,7 +64,7 @@ class QualityCheck(Step):
 
     def verdict(self, row: Row) -> str:
         """Low quality, and the worst factor."""
-        if row["quality"] >= self.lowest_quality:
+        if row["quality"] >= self.min_quality:
             return ""
         faults = {"sharpness": "blurred", "cleanness": "noisy", "smoothness": "blocky", "exposure": "badly exposed"}
         known = {fault: row[name] for name, fault in faults.items() if row[name] is not None}

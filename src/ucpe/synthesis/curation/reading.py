@@ -23,11 +23,11 @@ class Reading(Step):
         "width": pa.int32(),
         "problem": pa.string(),
     }
-    thresholds: ClassVar[tuple[str, ...]] = ("lowest_height",)
+    thresholds: ClassVar[tuple[str, ...]] = ("min_height",)
 
     proxy_height: int = 640
     """Height in pixels of the small copy."""
-    lowest_height: int = 0
+    min_height: int = 0
     """Height in pixels below which a source is not used; the paper's are 4K."""
 
     def run(self, clip: Clip) -> list[Row]:
@@ -44,4 +44,4 @@ class Reading(Step):
         """Damaged, or too small."""
         if row["problem"]:
             return f"set aside: {row['problem']}"
-        return f"under {self.lowest_height} pixels high" if row["height"] < self.lowest_height else ""
+        return f"under {self.min_height} pixels high" if row["height"] < self.min_height else ""

@@ -32,19 +32,19 @@ class RotationCheck(Step):
         "sway": pa.float64(),
         "lean": pa.float64(),
     }
-    thresholds: ClassVar[tuple[str, ...]] = ("largest_rotation", "largest_shake", "largest_sway", "largest_lean")
+    thresholds: ClassVar[tuple[str, ...]] = ("max_rotation", "max_shake", "max_sway", "max_lean")
 
     looks: int = 6
     """Frames in which vertical lines are looked for."""
     shake_window: float = 0.5
     """Seconds over which a steady camera turns evenly."""
-    largest_rotation: float = 30.0
+    max_rotation: float = 30.0
     """Rotation score in degrees; the paper removes "excessive drift" without a number, this is the one of stage 2."""
-    largest_shake: float = 1.0
+    max_shake: float = 1.0
     """Root mean square in degrees between the camera's rotation and its mean over the shake window."""
-    largest_sway: float = 6.0
+    max_sway: float = 6.0
     """Degrees by which the camera's vertical may move from where it was in the first frame."""
-    largest_lean: float = 6.0
+    max_lean: float = 6.0
     """Degrees between the picture's vertical and the scene's vertical lines, where there are enough of them."""
 
     def run(self, clip: Clip) -> list[Row]:
@@ -62,13 +62,13 @@ class RotationCheck(Step):
 
     def verdict(self, row: Row) -> str:
         """The first rule that is broken."""
-        if row["shake"] > self.largest_shake:
+        if row["shake"] > self.max_shake:
             return "not stabilised: shakes"
-        if row["rotation_score"] > self.largest_rotation:
+        if row["rotation_score"] > self.max_rotation:
             return "not stabilised: turns too far"
-        if row["sway"] > self.largest_sway:
+        if row["sway"] > self.max_sway:
             return "not stabilised: its vertical moves"
-        if row["lean"] is not None and row["lean"] > self.largest_lean:
+        if row["lean"] is not None and row["lean"] > self.max_lean:
             return "not level: vertical lines lean"
         return ""
 

@@ -40,13 +40,13 @@ class DepthOptions:
     """Frames of a clip that are measured, evenly spaced."""
     baseline: float = 0.15
     """Distance of compared frames that is aimed at, in near-plane depths."""
-    smallest_parallax: float = 0.75
+    min_parallax: float = 0.75
     """Pixels that a reliable pixel moves at least because the camera moves."""
     epipole: float = 8.0
     """Degrees around the direction of motion, and its opposite, where nothing is measured: nothing moves there."""
     tolerance: float = 0.5
     """Pixels by which flow there and back, or flow and epipolar line, may differ."""
-    smallest_share: float = 0.05
+    min_share: float = 0.05
     """Share of pixels that must be reliable for a frame to count."""
 
 
@@ -108,8 +108,8 @@ def depth_of(
     consistent = (np.maximum(astray, beside) < options.tolerance * pixel) & (
         along < np.cos(np.radians(options.epipole))
     )
-    moving = parallax > options.smallest_parallax * pixel
-    if (consistent & moving).mean() < options.smallest_share:
+    moving = parallax > options.min_parallax * pixel
+    if (consistent & moving).mean() < options.min_share:
         return np.full_like(depth, np.nan)
     return nearest_known(np.where(moving, depth, np.nan), consistent)
 

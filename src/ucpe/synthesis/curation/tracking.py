@@ -13,7 +13,7 @@ import pyarrow as pa
 import torch
 
 from ucpe.synthesis.curation.poses import PoseTracker, SphericalMapper
-from ucpe.synthesis.curation.segmentation import SHORTEST
+from ucpe.synthesis.curation.segmentation import MIN_SECONDS
 from ucpe.synthesis.curation.steps import Clip, Row, Step
 from ucpe.synthesis.motion.rows import POSES, pose_column
 
@@ -24,7 +24,7 @@ class Tracking(Step):
 
     name: ClassVar[str] = "tracking"
     columns: ClassVar[Mapping[str, pa.DataType]] = {"c2w": POSES, "track_error": pa.float64()}
-    thresholds: ClassVar[tuple[str, ...]] = ("shortest", "largest_error")
+    thresholds: ClassVar[tuple[str, ...]] = ("min_seconds", "max_error")
     requires: ClassVar[tuple[str, ...]] = ("pycolmap",)
 
     backend: Literal["pycolmap", "stella_vslam"] = "pycolmap"
@@ -37,9 +37,9 @@ class Tracking(Step):
     stella_config: Path | None = None
     """Settings file of stella_vslam."""
     seed: int = 0
-    shortest: float = SHORTEST
+    min_seconds: float = MIN_SECONDS
     """Seconds below which what is left of a clip is not used."""
-    largest_error: float = 1.0
+    max_error: float = 1.0
     """Degrees between features and where the map puts them, on average, beyond which poses are not believed."""
 
     def check(self) -> None:
@@ -68,10 +68,10 @@ class Tracking(Step):
         """Lost, lost after too short a time, or inaccurate."""
         if row["c2w"] is None:
             return "tracking lost"
-        if row["stop"] - row["start"] < self.shortest * row["fps"] - 1e-6:
-            return f"tracked for under {self.shortest:g} s"
+        if row["stop"] - row["start"] < self.min_seconds * row["fps"] - 1e-6:
+            return f"tracked for under {self.min_seconds:g} s"
         error = row["track_error"]
-        return "poses are inaccurate" if error is not None and error > self.largest_error else ""
+        return "poses are inaccurate" if error is not None and error > self.max_error else ""
 
     def tracker(self) -> PoseTracker:
         """The backend, ready to run."""

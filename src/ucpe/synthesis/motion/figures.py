@@ -52,7 +52,7 @@ def draw_matches(matches: str | Path, curated: str | Path, motions: str | Path, 
     if not rows:
         raise ValueError(f"{matches}: clip {clip!r} has no match")
     erp = _clip_poses(Path(curated), clip)[rows[0]["frames"]].numpy()
-    window = Window(len(erp), rows[0]["fps"], longest_stretch=math.inf)
+    window = Window(len(erp), rows[0]["fps"], max_stretch=math.inf)
     library = {motion.id: motion.trajectory for motion in read_motions(motions, jittery_share=0)[0]}
     columns = min(len(rows), 3)
     figure, axes = _panels(len(rows), columns)

@@ -71,7 +71,7 @@ class Pycolmap:
         self,
         xfov: float | None = None,
         keyframe_fps: float = 4.0,
-        least_registered: float = 0.9,
+        min_registered: float = 0.9,
         seed: int = 0,
         threads: int = 1,
     ):
@@ -82,7 +82,7 @@ class Pycolmap:
         pycolmap.logging.minloglevel = pycolmap.logging.FATAL.value
         if xfov is not None and not 0 < xfov < 180:
             raise ValueError(f"xfov of a pinhole must be in (0, 180) degrees, got {xfov:g}")
-        self.xfov, self.keyframe_fps, self.least_registered = xfov, keyframe_fps, least_registered
+        self.xfov, self.keyframe_fps, self.min_registered = xfov, keyframe_fps, min_registered
         self.seed, self.threads = seed, threads
 
     def poses(self, video: str, file: Path | None, fps: float | None) -> Trajectory:
@@ -98,7 +98,7 @@ class Pycolmap:
             numbers = _write_keyframes(file, images, max(round(rate / self.keyframe_fps), 1))
             with _quiet():
                 found = self._map(Path(folder), images)
-        if len(found) < max(self.least_registered * len(numbers), 2):
+        if len(found) < max(self.min_registered * len(numbers), 2):
             raise ValueError(f"only {len(found)} of {len(numbers)} keyframes could be placed")
         frames = torch.tensor(sorted(found), dtype=torch.float64)
         c2w = torch.from_numpy(np.stack([found[number] for number in sorted(found)]))
@@ -110,7 +110,7 @@ class Pycolmap:
         return [
             self.xfov,
             self.keyframe_fps,
-            self.least_registered,
+            self.min_registered,
             self.seed,
             file_fingerprint(file) if file else None,
         ]

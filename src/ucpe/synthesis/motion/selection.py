@@ -20,13 +20,13 @@ BLOCK = 8192
 class Scoring:
     """How good a clip is, from 0 to 1: the mean of quality, freedom from watermarks, and steadiness."""
 
-    largest_rotation: float = 30.0
+    max_rotation: float = 30.0
     """Rotation score in degrees at which steadiness reaches 0; clips beyond it are not used (the paper removes
     "excessive drift" without a number)."""
 
     def __post_init__(self) -> None:
-        if not 0 < self.largest_rotation <= 180:
-            raise ValueError(f"largest rotation must be in (0, 180] degrees, got {self.largest_rotation:g}")
+        if not 0 < self.max_rotation <= 180:
+            raise ValueError(f"largest rotation must be in (0, 180] degrees, got {self.max_rotation:g}")
 
     def score(
         self,
@@ -35,9 +35,9 @@ class Scoring:
         rotation_score: np.ndarray,  # (P,) degrees
     ) -> np.ndarray:
         """Scores (P,); NaN for clips that turn too much to be used."""
-        steadiness = 1 - rotation_score / self.largest_rotation
+        steadiness = 1 - rotation_score / self.max_rotation
         score = (quality + (1 - watermark) + steadiness) / 3
-        return np.where(rotation_score <= self.largest_rotation, score, np.nan)
+        return np.where(rotation_score <= self.max_rotation, score, np.nan)
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ class Window:
 
     frames: int = 81
     fps: float = 16.0
-    longest_stretch: float = 1.5
+    max_stretch: float = 1.5
     """A motion shorter than the window is slowed down to fill it, by at most this factor; longer ones play at their
     own speed and are cut."""
 
@@ -26,8 +26,8 @@ class Window:
             raise ValueError(
                 f"a window needs at least 2 frames and a positive fps, got {self.frames} at {self.fps:g} fps"
             )
-        if not self.longest_stretch >= 1:
-            raise ValueError(f"longest stretch must be at least 1, got {self.longest_stretch:g}")
+        if not self.max_stretch >= 1:
+            raise ValueError(f"longest stretch must be at least 1, got {self.max_stretch:g}")
 
     @property
     def duration(self) -> float:
@@ -40,10 +40,10 @@ class Window:
 
     def of_motion(self, motion: Trajectory) -> Trajectory:
         """The motion's first seconds at the window's frames; ValueError if it is too short."""
-        if motion.duration * self.longest_stretch < self.duration - 1e-6:
+        if motion.duration * self.max_stretch < self.duration - 1e-6:
             raise ValueError(
                 f"{motion.duration:.2f} s long, and the window of {self.duration:.2f} s stretches it by at most "
-                f"{self.longest_stretch:g}"
+                f"{self.max_stretch:g}"
             )
         seconds = torch.linspace(0, min(motion.duration, self.duration), self.frames, dtype=torch.float64)
         at = seconds * motion.fps

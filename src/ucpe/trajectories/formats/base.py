@@ -30,16 +30,16 @@ Z_UP = (0.0, 0.0, 1.0)
 SQUARE = 0.02
 """How far the axes of a scaled rotation may be from right angles (cosine)."""
 
-LONGEST_AXIS = 0.1
+MAX_AXIS = 0.1
 """How far the axes of a scaled rotation may be from unit length."""
 
-LONGEST_STEP = 10.0
+MAX_STEP = 10.0
 """Seconds between two poses beyond which times are taken to be in a smaller unit."""
 
-LONGEST_WHOLE_STEP = 2.0
+MAX_WHOLE_STEP = 2.0
 """The same for times that are whole numbers, as a count of milliseconds is."""
 
-LONGEST_DATED_STEP = 100.0
+MAX_DATED_STEP = 100.0
 """The same for times since 1970, whose size tells their unit."""
 
 
@@ -224,7 +224,7 @@ def unscaled(
     identity = torch.eye(3, dtype=rotation.dtype)
     off = (rotation.mT @ rotation - identity).abs().amax((-2, -1))
     square = (straight.mT @ straight - identity).abs().amax((-2, -1)) < SQUARE
-    scaled = (off > ROTATION_TOLERANCE) & square & ((lengths - 1).abs() < LONGEST_AXIS).all(-1).all(-1)
+    scaled = (off > ROTATION_TOLERANCE) & square & ((lengths - 1).abs() < MAX_AXIS).all(-1).all(-1)
     scaled &= torch.linalg.det(rotation) > 0
     if not scaled.any():
         return rotation
@@ -254,8 +254,8 @@ def seconds_of(
     last = abs(float(stamps[-1]))
     epochs = ((1e8, 1.0, ""), (1e11, 1e-3, "milli"), (1e14, 1e-6, "micro"), (1e17, 1e-9, "nano"))
     _, unit, name = next((epoch for epoch in reversed(epochs) if last >= epoch[0]), (0.0, math.inf, ""))
-    if not step * unit < LONGEST_DATED_STEP:
-        longest = LONGEST_WHOLE_STEP if bool((stamps == stamps.round()).all()) else LONGEST_STEP
+    if not step * unit < MAX_DATED_STEP:
+        longest = MAX_WHOLE_STEP if bool((stamps == stamps.round()).all()) else MAX_STEP
         units = ((unit, name) for _, unit, name in epochs if step * unit <= longest)
         unit, name = next(units, (1.0, ""))
     if name:
@@ -271,7 +271,7 @@ def unit_quaternions(
     """Quaternions (N, 4) of unit length; those up to 10 % too long or short with a warning, others raise."""
     lengths = quaternions.norm(dim=-1, keepdim=True)
     off = (lengths[:, 0] - 1).abs()
-    bad = ~(off < LONGEST_AXIS)
+    bad = ~(off < MAX_AXIS)
     if bad.any():
         line = rows[int(bad.nonzero()[0])].line
         raise ValueError(f"{path}, line {line}: expected a quaternion of length 1, found {float(lengths[bad][0]):.4g}")
