@@ -35,7 +35,7 @@ from ucpe.synthesis.curation import (
 )
 from ucpe.synthesis.curation.report import read_decisions
 from ucpe.synthesis.dataset import ClipFolder
-from ucpe.synthesis.motion.rows import CURATED, poses_of_row, read_part
+from ucpe.synthesis.rows import CURATED, poses_of_row, read_part
 from ucpe.trajectories.alignment import umeyama
 from ucpe.video import read_frames, write_video
 
@@ -156,13 +156,17 @@ def test_the_report_shows_what_fell_and_why(curated, decisions):
 
 def test_curated_clips_are_matched_and_filmed(curated, tmp_path):
     match.main(["motions", "moves", "-o", str(tmp_path / "motions")])
-    matching = ["--motions", str(tmp_path / "motions"), "-o", str(tmp_path / "matches.parquet"), "--test-share", "0"]
+    matching = [
+        "--motions",
+        str(tmp_path / "motions"),
+        "-o",
+        str(curated.parent / "matches.parquet"),
+        "--test-share",
+        "0",
+    ]
     match.main([str(curated), *matching, "--window.frames", "17", "--window.fps", "8"])
-    match.main(
-        ["sources", str(tmp_path / "matches.parquet"), "--curated", str(curated), "-o", str(tmp_path / "sources")]
-    )
     size = ["--frames", "17", "--height", "32", "--width", "64", "--fps", "8", "--clips", "4"]
-    synthesize.main([str(tmp_path / "sources" / "train.jsonl"), "-o", str(tmp_path / "dataset"), *size])
+    synthesize.main([str(curated.parent / "matches.parquet"), "-o", str(tmp_path / "dataset"), *size])
     clips = ClipFolder(tmp_path / "dataset")
     assert len(clips) == 4 and clips[0]["video"].shape == (17, 32, 64, 3)
 

@@ -19,7 +19,7 @@ from ucpe.synthesis.motion import (
     read_motions,
     read_up_vectors,
 )
-from ucpe.synthesis.motion.rows import read_part
+from ucpe.synthesis.rows import read_part
 from ucpe.synthesis.worlds import World, render_clip
 from ucpe.trajectories import Trajectory
 from ucpe.trajectories.rotations import rotation_angle

@@ -28,7 +28,7 @@ from ucpe.synthesis.motion import (
     write_sources,
 )
 from ucpe.synthesis.motion.figures import draw_balance
-from ucpe.synthesis.motion.rows import PAIRS, pose_column, read_part, table_of, write_part
+from ucpe.synthesis.rows import PAIRS, pose_column, read_part, table_of, write_part
 from ucpe.trajectories import Trajectory, align
 from ucpe.trajectories.formats import clip_of_pose_file, read_near_depths
 from ucpe.trajectories.rotations import pose_matrix, rotation_angle, rotation_from_angles
@@ -310,11 +310,13 @@ def test_the_command_from_motions_to_sources_that_synthesize_opens(tmp_path, cap
     assert (tmp_path / "v2.png").read_bytes().startswith(b"\x89PNG")
     with pytest.raises(ValueError, match="clip 'v9' has no match"):
         main(["show", "v9", *given])
-    capsys.readouterr()
-    main(["sources", f"{folder}/m.parquet", "--curated", f"{folder}/curated", "-o", f"{folder}/sources"])
-    assert "train.jsonl  4 clips" in capsys.readouterr().out
-    sources = open_sources([tmp_path / "sources" / "train.jsonl"])
+    sources = open_sources([tmp_path / "m.parquet"])
     assert len(sources) == 4
+    written = {file: file.stat().st_mtime_ns for file in (tmp_path / "m.sources").iterdir()}
+    assert open_sources([tmp_path / "m.parquet"]) == sources
+    assert {file: file.stat().st_mtime_ns for file in (tmp_path / "m.sources").iterdir()} == written
+    with pytest.raises(ValueError, match="no match is for test"):
+        open_sources([f"{folder}/m.parquet:test"])
     matches = {(row["clip"], row["motion"]): row for row in read_part(tmp_path / "m.parquet", MATCHES).to_pylist()}
     sources[1].check()
     path = sources[1].plan(1, 81, 16.0, np.random.default_rng(0))

@@ -16,8 +16,8 @@ from ucpe.work import progress_bar
 USAGE = """usage: ucpe match motions SOURCE ... -o motions/           candidates from videos, trajectory files and moves
        ucpe match CURATED --motions motions/ -o matches.parquet
        ucpe match show CLIP --matches matches.parquet --curated CURATED --motions motions/ -o clip.png
-       ucpe match sources matches.parquet --curated CURATED -o sources/           what `ucpe synthesize` films
 
+`ucpe synthesize matches.parquet` films what was matched, where CURATED lies beside the file or below it.
 `ucpe match motions --help` and so on list every option; `ucpe match CURATED --help` those of matching."""
 
 
@@ -67,18 +67,6 @@ class MatchOptions:
 
 
 @dataclass
-class SourceOptions:
-    """Write what `ucpe synthesize` films: train.jsonl and test.jsonl."""
-
-    matches: Annotated[Path, tyro.conf.Positional]
-    """What `ucpe match` wrote."""
-    curated: Path
-    """The clips it was made from."""
-    output: Annotated[Path, tyro.conf.arg(aliases=["-o"])] = Path("sources")
-    """Folder to write to."""
-
-
-@dataclass
 class ShowOptions:
     """Draw a clip's matches from above."""
 
@@ -100,8 +88,6 @@ def main(arguments: list[str]) -> None:
         print(USAGE)
     elif arguments[0] == "motions":
         _motions(parse(MotionOptions, arguments[1:], "ucpe match motions"))
-    elif arguments[0] == "sources":
-        _sources(parse(SourceOptions, arguments[1:], "ucpe match sources"))
     elif arguments[0] == "show":
         _show(parse(ShowOptions, arguments[1:], "ucpe match show"))
     else:
@@ -171,13 +157,6 @@ def _match(options: MatchOptions) -> None:
         draw_balance(summary.before, summary.after, options.figure)
         print(options.figure)
     print(options.output)
-
-
-def _sources(options: SourceOptions) -> None:
-    from ucpe.synthesis.motion import write_sources
-
-    for split, count in write_sources(options.matches, options.curated, options.output).items():
-        print(f"{options.output / f'{split}.jsonl'}  {count} clips")
 
 
 def _show(options: ShowOptions) -> None:

@@ -23,7 +23,8 @@ class Synthesize:
 
     sources: Annotated[tuple[str, ...], tyro.conf.Positional]
     """worlds[:outdoor|indoor][:moving]; a panoramic video with poses beside it (NAME.npy, .txt, .json); a folder of
-    these; or a .jsonl with one source a line."""
+    these; matches.parquet as `ucpe match` writes it (matches.parquet:test for its test split); or a .jsonl with one
+    source a line."""
     output: Annotated[Path, tyro.conf.arg(aliases=["-o"])] = Path("dataset")
     """Folder to write: metadata.parquet and videos/."""
     clips: int = 200

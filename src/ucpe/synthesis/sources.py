@@ -248,13 +248,16 @@ class WorldSource:
 def open_sources(names: Sequence[str | Path]) -> list[Source]:
     """Sources by name: `worlds[:outdoor|indoor][:moving]`, a video with poses beside it, a folder, or a .jsonl of them.
 
-    Each line of a .jsonl is an object with the fields of `PanoramaSource`; its paths are relative to the file.
+    `matches.parquet` is what `ucpe match` wrote for training, `matches.parquet:test` for testing. Each line of a .jsonl
+    is an object with the fields of `PanoramaSource`; its paths are relative to the file.
     """
     sources: list[Source] = []
     for name in names:
         sources += list(_open_source(str(name)))
     if not sources:
-        raise ValueError(f"no footage in {', '.join(map(str, names))}; give videos, folders, .jsonl files or worlds")
+        raise ValueError(
+            f"no footage in {', '.join(map(str, names))}; give videos, folders, matches, .jsonl files or worlds"
+        )
     return sources
 
 
@@ -270,6 +273,11 @@ def _open_source(name: str) -> Iterator[Source]:
         for video in sorted(path.iterdir()):
             if video.suffix.lower() in VIDEO_SUFFIXES:
                 yield PanoramaSource(video, **_beside(video))
+    elif name.removesuffix(":test").endswith(".parquet"):
+        from ucpe.synthesis.motion.transfer import matched_sources
+
+        split = "test" if name.endswith(":test") else "train"
+        yield from _open_source(str(matched_sources(Path(name.removesuffix(":test")), split)))
     elif path.suffix == ".jsonl" and path.is_file():
         for where, content in read_json_lines(path):
             settings = _settings(path, content, where)
@@ -279,7 +287,9 @@ def _open_source(name: str) -> Iterator[Source]:
     elif path.suffix.lower() in VIDEO_SUFFIXES:
         yield PanoramaSource(path, **_beside(path))
     else:
-        raise ValueError(f"{name}: not a video, a folder, a .jsonl of sources, or worlds (worlds:outdoor, ...)")
+        raise ValueError(
+            f"{name}: not a video, a folder, matches, a .jsonl of sources, or worlds (worlds:outdoor, ...)"
+        )
 
 
 def _beside(video: Path) -> dict[str, Any]:

@@ -21,7 +21,7 @@ from ucpe.figures import GRID, INK, new_figure, save_figure
 from ucpe.files import atomic_file
 from ucpe.lenses import FAMILIES, Lens, lens_from_dict
 from ucpe.synthesis.dataset import ClipDataset, ClipFolder, open_dataset
-from ucpe.synthesis.motion.rows import flat_poses
+from ucpe.synthesis.rows import flat_poses
 from ucpe.trajectories import Trajectory
 from ucpe.trajectories.rotations import angles_from_rotation
 

@@ -12,7 +12,7 @@ from ucpe.files import file_fingerprint
 from ucpe.synthesis.curation.scale import rescale
 from ucpe.synthesis.curation.steps import Row
 from ucpe.synthesis.layouts import whole_width
-from ucpe.synthesis.motion.rows import pose_column
+from ucpe.synthesis.rows import pose_column
 from ucpe.video import VideoError, VideoWriter, probe_video, read_video
 
 FOLDER = "clips"

@@ -32,7 +32,7 @@ from ucpe.synthesis.curation.segmentation import Segmentation
 from ucpe.synthesis.curation.steps import Clip, Row, Step, options_of
 from ucpe.synthesis.curation.tracking import Tracking
 from ucpe.synthesis.curation.vision_language import VisionLanguageFilter
-from ucpe.synthesis.motion.rows import (
+from ucpe.synthesis.rows import (
     CURATED,
     is_current,
     read_part,

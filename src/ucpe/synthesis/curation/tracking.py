@@ -15,7 +15,7 @@ import torch
 from ucpe.synthesis.curation.poses import PoseTracker, SphericalMapper
 from ucpe.synthesis.curation.segmentation import MIN_SECONDS
 from ucpe.synthesis.curation.steps import Clip, Row, Step
-from ucpe.synthesis.motion.rows import POSES, pose_column
+from ucpe.synthesis.rows import POSES, pose_column
 
 
 @dataclass(frozen=True)

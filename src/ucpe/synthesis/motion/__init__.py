@@ -13,10 +13,10 @@ from ucpe.synthesis.motion.candidates import (
 from ucpe.synthesis.motion.matching import Matches, match
 from ucpe.synthesis.motion.pipeline import MatchSettings, match_clips
 from ucpe.synthesis.motion.poses import PoseBackend, Pycolmap, VipeResults
-from ucpe.synthesis.motion.rows import CURATED, MATCHES, MOTIONS
 from ucpe.synthesis.motion.selection import TEST_LIMITS, Limits, Scoring, select
-from ucpe.synthesis.motion.transfer import transfer_rotations, write_sources
+from ucpe.synthesis.motion.transfer import matched_sources, transfer_rotations, write_sources
 from ucpe.synthesis.motion.window import Window
+from ucpe.synthesis.rows import CURATED, MATCHES, MOTIONS
 
 __all__ = [
     "CURATED",
@@ -39,6 +39,7 @@ __all__ = [
     "extract_motions",
     "match",
     "match_clips",
+    "matched_sources",
     "read_motions",
     "read_up_vectors",
     "select",

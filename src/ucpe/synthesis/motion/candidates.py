@@ -18,7 +18,7 @@ import torch
 from ucpe.files import file_fingerprint, fingerprint_of
 from ucpe.reading import read_json, read_json_lines
 from ucpe.synthesis.motion.poses import PoseBackend
-from ucpe.synthesis.motion.rows import (
+from ucpe.synthesis.rows import (
     MOTIONS,
     is_current,
     part_files,

@@ -13,9 +13,9 @@ import torch
 
 from ucpe.figures import new_figure, save_figure
 from ucpe.synthesis.motion.candidates import read_motions
-from ucpe.synthesis.motion.rows import CURATED, MATCHES, part_files, poses_of_row, read_part
 from ucpe.synthesis.motion.selection import evenness
 from ucpe.synthesis.motion.window import Window
+from ucpe.synthesis.rows import CURATED, MATCHES, part_files, poses_of_row, read_part
 from ucpe.trajectories import umeyama
 
 ARROWS = 9

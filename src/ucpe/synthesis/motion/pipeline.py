@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 import math
+import os
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -25,18 +26,6 @@ from torch import Tensor
 from ucpe.files import file_fingerprint, fingerprint_of
 from ucpe.synthesis.motion.candidates import JITTERY_SHARE, Motion, read_motions
 from ucpe.synthesis.motion.matching import BEST, match
-from ucpe.synthesis.motion.rows import (
-    CURATED,
-    MATCHES,
-    PAIRS,
-    flat_poses,
-    is_current,
-    part_files,
-    poses_of_row,
-    read_part,
-    table_of,
-    write_part,
-)
 from ucpe.synthesis.motion.selection import (
     TEST_LIMITS,
     Candidates,
@@ -49,6 +38,19 @@ from ucpe.synthesis.motion.selection import (
 )
 from ucpe.synthesis.motion.transfer import transfer_rotations
 from ucpe.synthesis.motion.window import Window
+from ucpe.synthesis.rows import (
+    CURATED,
+    CURATED_FOLDER,
+    MATCHES,
+    PAIRS,
+    flat_poses,
+    is_current,
+    part_files,
+    poses_of_row,
+    read_part,
+    table_of,
+    write_part,
+)
 from ucpe.trajectories import Trajectory
 from ucpe.work import Item, Progress, Stage, folder_lock, run
 
@@ -129,7 +131,8 @@ def match_clips(
         rows |= dict.fromkeys(chosen.tolist(), split)
     dropped["turns too much"] += int(np.isnan(clips.facts.score).sum())
     table = _transfer(parts, pairs, rows, clips, library, settings, progress)
-    write_part(output, table)
+    home = os.path.relpath(Path(curated).resolve(), output.resolve().parent)
+    write_part(output, table.replace_schema_metadata({CURATED_FOLDER: home.encode()}))
     places = [clips.facts.categories[clip] for clip in pairs.candidates.clip[list(rows)]] if rows else []
     return Summary(
         motions=len(library.motions),

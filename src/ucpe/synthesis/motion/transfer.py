@@ -11,12 +11,13 @@ from typing import Any
 from urllib.parse import quote
 
 import numpy as np
+import pyarrow.parquet as parquet
 import torch
 from torch import Tensor
 
-from ucpe.files import write_file
+from ucpe.files import file_fingerprint, fingerprint_of, write_file
 from ucpe.reading import inside
-from ucpe.synthesis.motion.rows import CURATED, MATCHES, part_files, poses_of_row, read_part
+from ucpe.synthesis.rows import CURATED, CURATED_FOLDER, MATCHES, part_files, poses_of_row, read_part
 from ucpe.trajectories import Trajectory
 from ucpe.trajectories.rotations import rotation_from_angles
 
@@ -38,12 +39,30 @@ def transfer_rotations(
     return erp[:, :3, :3].double().mT @ turn @ motion.rotations.double()
 
 
+def matched_sources(matches: Path, split: str) -> Path:
+    """The .jsonl of what `ucpe synthesize` films for a split of matches; written beside them unless it is there."""
+    home = (parquet.read_schema(matches).metadata or {}).get(CURATED_FOLDER)
+    if home is None:
+        raise ValueError(f"{matches}: does not say where its clips are; `ucpe match` writes files that do")
+    curated = inside(matches.parent, home.decode(), matches)
+    folder = matches.with_suffix(".sources")
+    fingerprint = fingerprint_of(*map(file_fingerprint, [matches, *part_files(curated)]))
+    if not (folder / fingerprint).is_file():
+        write_sources(matches, curated, folder)
+        write_file(folder / fingerprint, "")
+    if not (folder / f"{split}.jsonl").is_file():
+        raise ValueError(f"{matches}: no match is for {split}")
+    return folder / f"{split}.jsonl"
+
+
 def write_sources(matches: Path, curated: Path, folder: Path) -> dict[str, int]:
     """Sources for `ucpe synthesize` from matches and the clips they belong to; how many clips each split has.
 
     Writes `train.jsonl` and `test.jsonl`, one line a clip, with its poses in `poses/` and rotations in `rotations/`.
     """
     folder = Path(folder)
+    for old in ("train.jsonl", "test.jsonl"):
+        (folder / old).unlink(missing_ok=True)
     rows: dict[str, list[dict[str, Any]]] = defaultdict(list)
     for file in part_files(matches):
         for row in read_part(file, MATCHES).to_pylist():

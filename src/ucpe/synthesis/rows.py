@@ -1,4 +1,4 @@
-"""The Parquet rows of stage 2: curated clips in, motions and matches out; one part per source, whole or absent.
+"""The Parquet rows that stages hand on: curated clips, motions and matches; one part per source, whole or absent.
 
 Poses are camera-to-world in a gravity-aligned world (x right, y down, z forward), each pose as the 12 numbers of its
 upper 3 x 4 block, row by row. `CURATED` is what any curation must write to be matched.
@@ -83,6 +83,8 @@ MATCHES = pa.schema(
 """A clip to film with the rotations of a motion: poses are [R_erp R | t_erp]."""
 
 FINGERPRINT = b"fingerprint"
+CURATED_FOLDER = b"curated"
+"""Metadata of matches: where their clips are, relative to the file."""
 
 
 def part_files(path: Path) -> list[Path]:
