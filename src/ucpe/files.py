@@ -42,6 +42,8 @@ def atomic_file(path: str | Path) -> Iterator[Path]:
 def temporary_name(path: str | Path) -> Path:
     """A hidden name beside `path` that no other process or thread uses; what dead ones left there is removed."""
     path = Path(path)
+    if path.is_dir():
+        raise IsADirectoryError(f"{path} is a folder: name a file to write")
     path.parent.mkdir(parents=True, exist_ok=True)
     if path.parent not in _tidied:
         _tidied.add(path.parent)

@@ -52,6 +52,7 @@ MAX_YAML_NODES = Limit("UCPE_MAX_YAML_NODES", 10**6, "YAML values, aliases follo
 MAX_ARRAY_BYTES = Limit("UCPE_MAX_ARRAY_BYTES", 2**31, "bytes of arrays")
 MAX_INFLATED_BYTES = Limit("UCPE_MAX_INFLATED_BYTES", 2**31, "bytes when inflated")
 MAX_IMAGE_PIXELS = Limit("UCPE_MAX_IMAGE_PIXELS", 2**28, "pixels in an image")
+MAX_IMAGE_SIDE = Limit("UCPE_MAX_IMAGE_SIDE", 2**16, "pixels in a row or column")
 MAX_FRAMES = Limit("UCPE_MAX_FRAMES", 10**6, "frames")
 
 MAX_NAME = 1000

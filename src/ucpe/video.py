@@ -20,6 +20,9 @@ VIDEO_SUFFIXES = (".mp4", ".m4v", ".mov", ".mkv", ".webm", ".avi", ".gif")
 BT709 = 1
 """FFmpeg's number for the colour matrix, primaries and transfer of ITU-R BT.709, which written files declare."""
 
+WORST_CRF = 51
+"""Quality number of the smallest H.264 files."""
+
 REPEATABLE = "threads=1:mbtree=0"
 """x264 settings under which the same frames give the same bytes: its macroblock tree is not repeatable on AVX-512."""
 
@@ -200,6 +203,8 @@ class VideoWriter:
             raise ValueError(f"{path}: H.264 video needs an even height and width, got {height} x {width}")
         if not (fps > 0 and math.isfinite(fps)):
             raise ValueError(f"{path}: fps must be positive, got {fps}")
+        if not 0 <= crf <= WORST_CRF:
+            raise ValueError(f"{path}: crf must be between 0 and {WORST_CRF}, got {crf}")
         self.rate = Fraction(fps).limit_denominator(1001 * 240)
         self.colors = colors or Colors()
         self.partial = temporary_name(self.path)

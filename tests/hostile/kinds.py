@@ -49,7 +49,43 @@ def all_kinds(folder: Path) -> list[Kind]:
             place = folder / make.__name__
             place.mkdir(parents=True)
             kinds += make(place)
+        kinds += command_lines(kinds)
     return [kind for kind in kinds if kind.good]
+
+
+def command_lines(kinds: list[Kind]) -> list[Kind]:
+    """The same files through the real command line, which must read them or refuse them in one line."""
+    from commands import run_command
+
+    def through(*arguments: str) -> Callable[[Path], None]:
+        def read(path: Path) -> None:
+            given = [str(path) if word == "FILE" else str(path.parent / word.removeprefix("+")) for word in arguments]
+            words = [text if word[0] in "F+" else word for word, text in zip(arguments, given)]
+            code, shown, _ = run_command(words)
+            if code == 1:
+                assert shown and "\n" not in shown and "Traceback" not in shown, f"not one line: {shown}"
+                raise ValueError(shown)
+            if code:
+                raise RuntimeError(f"exit code {code}: {shown}")
+
+        return read
+
+    lines = {
+        "lens": ("lens", "convert", "FILE", "+out.json"),
+        "trajectory": ("trajectory", "convert", "FILE", "+out.json"),
+        "adapter": ("adapter", "info", "FILE"),
+        "released adapter": ("adapter", "info", "FILE"),
+        "dataset": ("dataset", "export", "FILE", "-o", "+shards"),
+        "panshot": ("dataset", "export", "FILE", "-o", "+shards"),
+        "image": ("render", "FILE", "-o", "+out.png", "--height", "16", "--width", "32"),
+        "video": ("render", "FILE", "-o", "+out.mp4", "--height", "16", "--width", "32", "--frames", "2"),
+    }
+    return [
+        Kind(f"command {' '.join(line[:2])}: {kind.name}", kind.good, through(*line), kind.damaged)
+        for kind in kinds
+        for name, line in lines.items()
+        if kind.name == name or (name in ("lens", "trajectory") and kind.name.startswith(f"{name} "))
+    ]
 
 
 def check_lens(lens: Any) -> None:
@@ -87,9 +123,44 @@ def lenses(folder: Path) -> list[Kind]:
                 except (ValueError, OSError, AttributeError, TypeError, NotImplementedError):
                     path.unlink(missing_ok=True)
         kinds.append(Kind(f"lens {name}", good, lambda path: check_lens(load_lens(path))))
-    real = [path for path in small_files(SAMPLES / "calibrations") if readable(lambda path: load_lens(path), path)]
-    kinds.append(Kind("lens real", real, lambda path: check_lens(load_lens(path))))
+    for path in small_files(SAMPLES / "calibrations"):
+        copy = shutil.copy(path, folder)
+        if readable(load_lens, Path(copy)):
+            kinds.append(Kind(f"lens {path.name}", [path], lambda path: check_lens(load_lens(path))))
+    for name, content in TEMPLATES.items():
+        (folder / name).write_text(content)
+        load_lens(folder / name)
+        kinds.append(Kind(f"lens {name}", [folder / name], lambda path: check_lens(load_lens(path))))
     return kinds
+
+
+SCALE = {"fx": 40.0, "fy": 41.0, "cx": 31.0, "cy": 23.0}
+TEMPLATES = {
+    "basalt.json": json.dumps({"value0": {"resolution": [[64, 48]], "T_imu_cam": [{}], "intrinsics": [
+        {"camera_type": "kb4", "intrinsics": {**SCALE, "k1": 0.01, "k2": 0.0, "k3": 0.0, "k4": 0.0}}]}}),
+    "camodocal.yaml": "%YAML:1.0\n---\nmodel_type: MEI\nimage_width: 64\nimage_height: 48\n"
+    "mirror_parameters:\n   xi: 1.2\ndistortion_parameters:\n   k1: 0.01\n   k2: 0.0\n   p1: 0.0\n   p2: 0.0\n"
+    "projection_parameters:\n   gamma1: 80.0\n   gamma2: 80.0\n   u0: 31.0\n   v0: 23.0\n",
+    "stella.yaml": "Camera:\n  model: radial_division\n  fx: 40.0\n  fy: 40.0\n  cx: 31.0\n  cy: 23.0\n"
+    "  distortion: -0.1\n  cols: 64\n  rows: 48\n",
+    "orbslam.yaml": '%YAML:1.0\nCamera.type: "KannalaBrandt8"\nCamera1.fx: 40.0\nCamera1.fy: 40.0\nCamera1.cx: 31.0\n'
+    "Camera1.cy: 23.0\nCamera1.k1: 0.01\nCamera1.k2: 0.0\nCamera1.k3: 0.0\nCamera1.k4: 0.0\nCamera.width: 64\n"
+    "Camera.height: 48\n",
+    "euroc.yaml": "camera_model: pinhole\nintrinsics: [40.0, 40.0, 31.0, 23.0]\nresolution: [64, 48]\n"
+    "distortion_model: radial-tangential\ndistortion_coefficients: [-0.2, 0.05, 0.0, 0.0]\n",
+    "gyroflow.json": json.dumps({"calib_dimension": {"w": 64, "h": 48}, "fisheye_params": {
+        "camera_matrix": [[40.0, 0, 31], [0, 40.0, 23], [0, 0, 1]], "distortion_coeffs": [0.1, 0.0, 0.0, 0.0]}}),
+    "woodscape.json": json.dumps({"intrinsic": {"model": "radial_poly", "poly_order": 4, "width": 64.0, "height": 48.0,
+        "k1": 30.0, "k2": -2.0, "k3": 3.0, "k4": -0.5, "cx_offset": 1.0, "cy_offset": -1.0, "aspect_ratio": 1.0}}),
+    "matlab.json": json.dumps({"IntrinsicMatrix": [[40.0, 0, 0], [0, 40.0, 0], [31, 23, 1]], "ImageSize": [48, 64],
+        "RadialDistortion": [0.1, 0.0], "TangentialDistortion": [0.0, 0.0]}),
+    "opencv.xml": '<?xml version="1.0"?>\n<opencv_storage>\n<image_width>64</image_width>\n'
+    '<image_height>48</image_height>\n<camera_matrix type_id="opencv-matrix">\n  <rows>3</rows>\n  <cols>3</cols>\n'
+    "  <dt>d</dt>\n  <data>40. 0. 31. 0. 40. 23. 0. 0. 1.</data></camera_matrix>\n</opencv_storage>\n",
+    "plain.json": json.dumps({**SCALE, "k1": 0.1, "width": 64, "height": 48}),
+    "kitti.txt": "K_02: 40 0 31 0 40 23 0 0 1\nD_02: -0.3 0.1 0 0 0\nS_02: 64 48\n",
+}  # fmt: skip
+"""Calibrations in the formats that are read and not written."""
 
 
 def trajectories(folder: Path) -> list[Kind]:
@@ -123,7 +194,28 @@ def trajectories(folder: Path) -> list[Kind]:
         kinds.append(Kind(f"trajectory {name}", good, read))
     real = [*small_files(SAMPLES / "trajectories"), *small_files(SAMPLES / "re10k"), *small_files(SAMPLES / "panshot")]
     kinds.append(Kind("trajectory real", [path for path in real if readable(read, path)], read))
+    for name, content in PATHS.items():
+        (folder / name).write_text(content)
+        read(folder / name)
+        kinds.append(Kind(f"trajectory {name}", [folder / name], read))
     return kinds
+
+
+ROWS = [[1.0, 0, 0, 0.1], [0, 1.0, 0, 0.2], [0, 0, 1.0, 0.3], [0, 0, 0, 1]]
+CAMERA = {"projection_type": "perspective", "width": 64, "height": 48, "focal": 0.9, "k1": 0.0, "k2": 0.0}
+PATHS = {
+    "euroc.csv": "#timestamp,p_RS_R_x [m],p_RS_R_y [m],p_RS_R_z [m],q_RS_w [],q_RS_x [],q_RS_y [],q_RS_z []\n"
+    + "".join(f"{1403715524907143168 + 50_000_000 * i},{i},0,0,1,0,0,0\n" for i in range(4)),
+    "camera_path.json": json.dumps({"camera_type": "perspective", "render_width": 64, "render_height": 48, "fps": 24,
+        "seconds": 0.1, "camera_path": [{"camera_to_world": ROWS, "fov": 50 + i, "aspect": 1.5} for i in range(3)]}),
+    "recammaster.json": json.dumps(
+        {f"frame{i}": {"cam01": f"[1 0 0 0] [0 1 0 0] [0 0 1 0] [{i} 0 0 1] "} for i in range(3)}
+    ),
+    "opensfm.json": json.dumps([{"cameras": {"c": CAMERA}, "shots": {
+        f"{i}.jpg": {"rotation": [0.1, 0, 0], "translation": [i, 0, 0], "camera": "c"} for i in range(3)}}]),
+    "blocks.log": "\n".join(" ".join(map(str, row)) for i in range(3) for row in [[i, i, i + 1], *ROWS]),
+}  # fmt: skip
+"""Paths in the formats that are read and not written."""
 
 
 def small_files(folder: Path) -> list[Path]:

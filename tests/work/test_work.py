@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -13,7 +14,18 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from work_stages import BrokenSetup, DeadlySetup, Squares, Threads, Waiting, items
+from work_stages import (
+    BrokenSetup,
+    DeadlySetup,
+    Echo,
+    Squares,
+    Threads,
+    Unreadable,
+    Unsendable,
+    UnsendablePart,
+    Waiting,
+    items,
+)
 
 from ucpe import files
 from ucpe.files import atomic_file, file_fingerprint, fingerprint_of, remove_leftovers
@@ -101,6 +113,16 @@ def test_a_crashed_worker_is_a_retried_item_then_quarantine(tmp_path):
     assert found[3].part == 9 and found["once"].part == "once"
     assert found["deadly"].reason.startswith("the worker died (signal SIGKILL")
     assert stage.calls().count("process deadly") == 3 and stage.calls().count("process once") == 2
+
+
+@pytest.mark.parametrize("kind", [Unsendable, Unreadable, UnsendablePart])
+def test_what_cannot_be_sent_or_read_is_a_crash_of_its_item_alone(tmp_path, kind):
+    quarantine = Quarantine(tmp_path)
+    items = [Item("odd", kind()), *(Item(str(number), number) for number in range(3))]
+    done = {result.item.id: result for result in run(Echo(), items, workers=2, quarantine=quarantine)}
+    assert [done[str(number)].part for number in range(3)] == [0, 1, 2]
+    assert re.search(r"the worker died \((cannot be|its part cannot be) (sent|read)", done["odd"].reason)
+    assert quarantine.reason(items[0]) == done["odd"].reason
 
 
 def test_a_stage_that_cannot_set_up_ends_the_run():

@@ -49,6 +49,30 @@ class Squares(Stage):
         return [line for line in (self.folder / "log").read_text().splitlines() if line.startswith("process")]
 
 
+class Echo(Stage):
+    def process(self, task):
+        return task.part() if hasattr(task, "part") else task
+
+
+class Unsendable:
+    def __reduce__(self):
+        raise TypeError("this stays here")
+
+
+def refuse():
+    raise ModuleNotFoundError("no such module there")
+
+
+class Unreadable:
+    def __reduce__(self):
+        return refuse, ()
+
+
+class UnsendablePart:
+    def part(self):
+        return Unsendable()
+
+
 class BrokenSetup(Stage):
     def setup(self):
         raise ValueError("weights are missing")

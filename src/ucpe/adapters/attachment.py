@@ -17,12 +17,14 @@ import torch
 from diffusers.configuration_utils import ConfigMixin
 from diffusers.models.modeling_utils import ModelMixin
 from huggingface_hub import hf_hub_download
+from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from ucpe.adapters.backbones import Backbone, TokenGrid, backbone_of
 from ucpe.adapters.condition import CameraCondition
 from ucpe.adapters.parallel import TokenShare, token_share
+from ucpe.reading import read_json_object
 from ucpe.trajectories import Trajectory
 
 AdapterType = TypeVar("AdapterType", bound="Adapter")
@@ -165,6 +167,7 @@ class Adapter(ModelMixin, ConfigMixin):  # type: ignore[misc]
     ) -> AdapterType:
         """Read an adapter from a directory or the hub."""
         try:
+            check_blocks(Path(name, kwargs.get("subfolder") or ""))
             adapter = super().from_pretrained(name, **kwargs)
         except OSError:
             raise
@@ -335,6 +338,20 @@ def check_weights(weights: Mapping[str, Tensor], where: str | os.PathLike[str]) 
     wrong = [name for name, value in weights.items() if not torch.isfinite(value).all()]
     if wrong:
         raise ValueError(f"{where} holds NaN or infinite weights, and would make no picture: {listed('in', wrong)}")
+
+
+def check_blocks(folder: Path) -> None:
+    """Raise a ValueError if a config.json asks for blocks of which the weights beside it have none."""
+    weights = sorted(folder.glob("*.safetensors"))
+    if not weights or not (folder / "config.json").is_file():
+        return
+    asked = read_json_object(folder / "config.json").get("num_blocks")
+    found = set()
+    for file in weights:
+        with safe_open(file, framework="pt") as tensors:
+            found |= {name.split(".")[1] for name in tensors.keys() if name.startswith("blocks.")}  # noqa: SIM118
+    if found and isinstance(asked, int) and asked > len(found):
+        raise ValueError(f"config.json says {asked} blocks, and there are weights of {len(found)}")
 
 
 def read_tuned(name: str | os.PathLike[str], options: dict[str, Any]) -> dict[str, Tensor]:

@@ -36,6 +36,8 @@ def main(arguments: Sequence[str]) -> None:
     options = parse(Studio, arguments, "ucpe studio")
     if importlib.util.find_spec("nicegui") is None:
         raise ValueError("the page needs NiceGUI, which is not installed: pip install 'ucpe[studio]'")
+    if not 0 < options.port < 2**16:
+        raise ValueError(f"--port must be between 1 and {2**16 - 1}, got {options.port}")
     from ucpe.studio import server
 
     server.serve(

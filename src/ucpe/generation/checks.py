@@ -63,7 +63,7 @@ def check_request(request: Request, facts: ModelFacts) -> list[str]:
         ("seed", request.seed, 0, 2**63 - 1),
         ("guidance", request.guidance, 0, 1000),
     ):
-        if value is None or not (np.isfinite(value) and low <= value <= high):
+        if value is None or not low <= value <= high:
             raise ValueError(f"--{name} must be between {low} and {high}, got {value}")
     assert request.height is not None and request.width is not None
     for name, size, token in zip(("height", "width"), (request.height, request.width), facts.token or (2, 2)):

@@ -79,7 +79,11 @@ class CameraPipeline:
         A model with two transformers takes two adapters, in a list, or one for both. Options go to diffusers'
         `DiffusionPipeline.from_pretrained` (`torch_dtype`, `device_map`, `token`, ...).
         """
-        return cls(*load_model(model, adapter, **options))
+        parts = load_model(model, adapter, **options)
+        try:
+            return cls(*parts)
+        except ValueError as error:
+            raise ValueError(f"{adapter or model or 'the desk model'}: {error}") from None
 
     def save_pretrained(self, folder: str | Path) -> None:
         """Write model, adapters and defaults into one folder that `from_pretrained` reads."""

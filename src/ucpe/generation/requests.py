@@ -25,8 +25,14 @@ from ucpe.trajectories.rotations import pose_matrix
 if TYPE_CHECKING:
     from ucpe.generation.pipeline import CameraPipeline
 
-ENTRY_KEYS = ("prompt", "camera", "image", "negative", "guidance", "steps", "seed", "height", "width")
-"""What an entry of a list may say."""
+KINDS: dict[str, type] = {
+    **dict.fromkeys(("prompt", "camera", "image", "negative"), str),
+    "guidance": float,
+    **dict.fromkeys(("steps", "seed", "height", "width"), int),
+}
+"""What an entry of a list may say, and of which kind it is."""
+
+WORDS = {str: "text", float: "a number", int: "a whole number"}
 
 WEIGHT_FILES = ("*.safetensors", "*.bin", "*.json")
 """Files of a model by which it is recognised as the same."""
@@ -167,13 +173,16 @@ def _request(
     path: Path, index: int, entry: dict[str, Any], frames: int | None, fps: float | None, shared: dict[str, Any]
 ) -> Request:
     where = f"{path}, entry {index}"
-    if not {"prompt", "camera"} <= set(entry) <= set(ENTRY_KEYS):
+    if not {"prompt", "camera"} <= set(entry) <= set(KINDS):
         raise ValueError(
-            f"{where}: needs prompt and camera, may have {', '.join(ENTRY_KEYS[2:])}; has {', '.join(map(str, entry))}"
+            f"{where}: needs prompt and camera, may have {', '.join(list(KINDS)[2:])}; has {', '.join(map(str, entry))}"
         )
-    for name, kinds in (("prompt", str), ("camera", str), ("image", str), ("seed", int), ("steps", int)):
-        if not isinstance(entry.get(name, kinds()), kinds):
-            raise ValueError(f"{where}: {name} must be a {kinds.__name__}, got {entry[name]!r}")
+    for name, value in entry.items():
+        kind = KINDS[name]
+        if isinstance(value, bool) or not isinstance(value, (int, float) if kind is float else kind):
+            raise ValueError(f"{where}: {name} must be {WORDS[kind]}, got {str(value)[:60]!r}")
+    if not entry["prompt"].strip():
+        raise ValueError(f"{where}: the prompt is empty: say what to see")
     files: dict[str, Any] = {
         name: inside(path.parent, entry[name], where) for name in ("camera", "image") if name in entry
     }

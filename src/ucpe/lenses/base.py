@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.utils.data._utils.collate import default_collate_fn_map
 
 from ucpe.lenses.numerics import angle_between, furthest, geometry_dtype, largest_component, widest_dtype
-from ucpe.reading import MAX_IMAGE_PIXELS
+from ucpe.reading import MAX_IMAGE_PIXELS, MAX_IMAGE_SIDE
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -312,6 +312,7 @@ def check_range(name: str, value: Tensor, low: float, high: float) -> None:
 def check_size(height: int, width: int) -> tuple[int, int]:
     """Height and width as plain integers; ValueError unless the image has at least one pixel."""
     height, width = _pixel_count("height", height), _pixel_count("width", width)
+    MAX_IMAGE_SIDE.check(max(height, width), f"{height} x {width}")
     MAX_IMAGE_PIXELS.check(height * width, f"{height} x {width}")
     return height, width
 

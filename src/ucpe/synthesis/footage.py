@@ -186,6 +186,8 @@ def film(
     Works on the footage's own 4:2:0 planes. No file appears unless all are complete; with `to_the_end`, shots of
     footage that is damaged somewhere are complete there.
     """
+    if threads < 1:
+        raise ValueError(f"threads must be at least 1, got {threads}")
     for shot in shots:
         if np.shape(shot.rotations) != (len(indices), 3, 3):
             raise ValueError(

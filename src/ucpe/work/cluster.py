@@ -9,7 +9,17 @@ import sys
 from contextlib import suppress
 from typing import Any
 
-from ucpe.work.pools import SETUPS, THREAD_VARIABLES, Outcome, attempt, crash, portable, threads
+from ucpe.work.pools import (
+    SETUPS,
+    THREAD_VARIABLES,
+    Outcome,
+    attempt_packed,
+    crash,
+    pack,
+    portable,
+    threads,
+    unpack,
+)
 from ucpe.work.stages import Item, Resources, Stage
 
 
@@ -40,7 +50,7 @@ class Actors:
     def submit(self, item: Item) -> None:
         """Give an item to an idle actor."""
         actor = self.idle.pop()
-        self.running[actor.attempt.remote(item)] = (actor, item)
+        self.running[actor.attempt.remote(pack(item))] = (actor, item)
 
     def wait(self) -> list[tuple[Item, Outcome]]:
         """The items that have ended; none if within a second nothing has happened."""
@@ -49,7 +59,7 @@ class Actors:
         for answer in ready:
             actor, item = self.running.pop(answer)
             try:
-                outcome = self.ray.get(answer)
+                answered = self.ray.get(answer)
             except self.ray.exceptions.RayError as error:
                 self._start()
                 self.deaths += item is None
@@ -58,11 +68,11 @@ class Actors:
                 if item is not None:
                     ended.append((item, crash(_first_line(error))))
                 continue
-            if isinstance(outcome, Exception):
-                raise outcome
+            if isinstance(answered, Exception):
+                raise answered
             self.idle.append(actor)
             if item is not None:
-                ended.append((item, outcome))
+                ended.append((item, unpack(answered)))
         return ended
 
     def close(self) -> None:
@@ -111,9 +121,9 @@ class Worker:
         self.threads.__enter__()
         return None
 
-    def attempt(self, item: Item) -> Outcome:
+    def attempt(self, packed: bytes) -> bytes:
         """Process an item."""
-        return attempt(self.stage, item)
+        return attempt_packed(self.stage, packed)
 
 
 def connect(engine: str) -> Any:

@@ -91,6 +91,35 @@ def portable(error: Exception) -> Exception:
     return error
 
 
+def pack(item: Item) -> bytes:
+    """An item as bytes for another process; what cannot be sent arrives as the reason why."""
+    try:
+        return pickle.dumps(item)
+    except Exception as error:
+        return pickle.dumps(f"cannot be sent: {error}")
+
+
+def attempt_packed(stage: Stage, packed: bytes) -> bytes:
+    """Process an item that arrives as bytes; an item or a part that cannot be read or sent is a crash."""
+    try:
+        item = pickle.loads(packed)
+    except Exception as error:
+        item = f"cannot be read: {error}"
+    outcome = crash(item) if isinstance(item, str) else attempt(stage, item)
+    try:
+        return pickle.dumps(outcome)
+    except Exception as error:
+        return pickle.dumps(crash(f"its part cannot be sent: {error}"))
+
+
+def unpack(answer: bytes) -> Outcome:
+    """The outcome that `attempt_packed` answers with."""
+    try:
+        return pickle.loads(answer)
+    except Exception as error:
+        return crash(f"its part cannot be read: {error}")
+
+
 class Inline:
     """Works in this process, on as many threads as a worker would have."""
 
@@ -187,7 +216,7 @@ class Processes:
             self.workers.append(worker)
         worker.item = item
         with suppress(OSError):  # a worker that died while it was idle, which `wait` will see
-            worker.connection.send(item)
+            worker.connection.send(pack(item))
 
     def wait(self) -> list[tuple[Item, Outcome]]:
         """The items that have ended, at least one."""
@@ -215,11 +244,10 @@ class Processes:
             if self.deaths == SETUPS:
                 raise OSError(f"{SETUPS} workers died while they started ({end})") from None
             return crash(end)
-        if answer is None:
-            worker.ready = True
-        elif isinstance(answer, Exception):
+        if isinstance(answer, Exception):
             raise answer
-        return answer
+        worker.ready = True
+        return None if answer is None else unpack(answer)
 
 
 class _Worker:
@@ -247,7 +275,7 @@ def _work(pipe: connection.Connection, content: bytes, cpus: float | None, paren
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     _end_with_parent(parent)
-    tasks: queue.SimpleQueue[Item] = queue.SimpleQueue()
+    tasks: queue.SimpleQueue[bytes] = queue.SimpleQueue()
 
     def listen() -> None:
         while True:
@@ -268,7 +296,7 @@ def _work(pipe: connection.Connection, content: bytes, cpus: float | None, paren
     with threads(cpus):
         pipe.send(None)
         while True:
-            pipe.send(attempt(stage, tasks.get()))
+            pipe.send(attempt_packed(stage, tasks.get()))
 
 
 def _end_with_parent(parent: int) -> None:

@@ -113,9 +113,9 @@ def curate_videos(
     steps = list(steps if steps is not None else CurationSettings().steps())
     if not 0 <= shard < shards:
         raise ValueError(f"shard must be in [0, {shards}), got {shard}")
+    sources = [item for item in find_videos(videos) if int(fingerprint_of(item[0]), 16) % shards == shard]
     for step in steps:
         step.check()
-    sources = [item for item in find_videos(videos) if int(fingerprint_of(item[0]), 16) % shards == shard]
     stage = Curation(Path(output), steps)
     state = stage.output / HIDDEN / (f"shard-{shard}-of-{shards}" if shards > 1 else "")
     summary = Summary(videos=len(sources))

@@ -88,12 +88,12 @@ def load_trajectory(
     if not path.exists():
         raise FileNotFoundError(f"no file or folder {path}")
     chosen = _format(format) if format else recognise(path)
-    if isinstance(chosen, ReCamMaster):
-        recording = chosen.read(path, camera)
-    elif camera is not None:
+    if camera is not None and not isinstance(chosen, ReCamMaster):
         raise ValueError(f"{path} holds one camera: leave out :{camera}")
-    else:
-        recording = chosen.read(path)
+    try:
+        recording = chosen.read(path, camera) if isinstance(chosen, ReCamMaster) else chosen.read(path)
+    except ValueError as error:
+        raise ValueError(str(error) if str(path) in str(error) else f"{path}: {error}") from None
     if recording.body:
         recording = recording._replace(c2w=_of_camera(path, recording.c2w, extrinsics))
     rates = (rate for rate in (fps, recording.fps) if rate is not None)

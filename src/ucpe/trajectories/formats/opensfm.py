@@ -55,6 +55,8 @@ class OpenSfM(ReadOnly):
             raise ValueError(
                 f"{path}: expected rotation, translation and a known camera in every shot ({error})"
             ) from None
+        if not all(isinstance(camera, dict) for camera in cameras):
+            raise ValueError(f"{path}: expected every camera to be a JSON object")
         w2c = pose_matrix(rotation_exp(rotation), translation)
         return Recording(invert_pose(w2c), _lens(path, cameras), up=Z_UP)
 
