@@ -7,8 +7,10 @@ from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 
+import ucpe.cli
 from ucpe.cli.generate import Generate
 from ucpe.generation.requests import Request
 from ucpe.studio import jobs
@@ -18,6 +20,7 @@ from ucpe.studio.jobs import Job, Queue
 from ucpe.studio.preflight import preflight
 from ucpe.studio.shot import Shot
 from ucpe.studio.uploads import unpack
+from ucpe.video import read_frames
 
 
 def answer(guard: Guard, method: str = "GET", kind: str = "http", query: str = "", **headers: str) -> int:
@@ -50,6 +53,8 @@ def answer(guard: Guard, method: str = "GET", kind: str = "http", query: str = "
         (403, {"host": "127.0.0.1:8765", "origin": "http://evil.example", "method": "POST"}),
         (403, {"host": "127.0.0.1:8765", "origin": "http://127.0.0.1:9999", "method": "POST"}),
         (403, {"host": "127.0.0.1:8765", "origin": "null", "method": "POST"}),
+        (403, {"host": "127.0.0.1:8765", "origin": "http://[", "method": "POST"}),
+        (403, {"host": "127.0.0.1:8765", "origin": "http://evil.example"}),
         (101, {"host": "127.0.0.1:8765", "origin": "http://127.0.0.1:8765", "kind": "websocket"}),
         (403, {"host": "127.0.0.1:8765", "origin": "http://evil.example", "kind": "websocket"}),
         (413, {"host": "127.0.0.1:8765", "content_length": str(MAX_UPLOAD + 1), "method": "POST"}),
@@ -66,6 +71,7 @@ def test_beyond_this_machine_a_token_is_needed():
     assert answer(guard, host="10.0.0.5:8765", query="token=wrong") == 401
     assert answer(guard, host="10.0.0.5:8765", query="token=secret") == 200
     assert answer(guard, host="10.0.0.5:8765", cookie=f"{COOKIE}=secret") == 200
+    assert answer(guard, host="10.0.0.5:8765", cookie="a[]=1; =; \x01=2") == 401
     assert answer(guard, kind="websocket", host="10.0.0.5:8765", origin="http://10.0.0.5:8765") == 403
 
 
@@ -102,22 +108,22 @@ def job(seed: int = 99) -> Job:
     return Job("20260101-000000-0000", Request("a house", Shot().camera, seed=seed), Shot(), "world:1")
 
 
-def test_a_queue_goes_on_after_a_failure_and_counts_steps(queue):
+def test_a_queue_goes_on_after_a_failure_and_counts_steps(queue, wait):
     first, second = job(seed=3), job()
     queue.submit(first)
     queue.submit(second)
-    queue.worker.join(30)
+    wait(lambda: first.finished and second.finished)
     assert (first.state, first.message, first.done) == ("failed", "the model exploded", 3)
     assert (second.state, second.done, second.total) == ("done", 10, 10)
 
 
-def test_a_video_is_cancelled_at_its_next_step_and_one_that_waits_never_begins(queue):
+def test_a_video_is_cancelled_at_its_next_step_and_one_that_waits_never_begins(queue, wait):
     first, second = job(), job()
     queue.jobs.append(second)
     queue.cancel(second)
     queue.load().before = lambda step: queue.cancel(first) if step == 4 else None
     queue.submit(first)
-    queue.worker.join(30)
+    wait(lambda: first.finished)
     assert (first.state, first.done) == ("cancelled", 5)
     assert (second.state, second.done) == ("cancelled", 0)
 
@@ -132,6 +138,25 @@ def test_the_commands_name_the_shot():
     options = tyro.cli(Generate, args=generate[2:])
     assert options.prompt == "it's a house" and options.height == 64 and options.frames == 17
     compile(python_lines(shot, Path("p.json"), "world:3", "i.png", "m", "a"), "shot.py", "exec")
+
+
+@pytest.mark.slow
+def test_the_command_and_the_python_lines_make_the_same_video(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    shot = replace(Shot(frames=5), steps=1, guidance=2.0, negative="snow", seed=4, video_height=48, video_width=64)
+    shot.camera.save("path.json")
+    _, generate = shell_lines(shot, Path("path.json"), "world:3").splitlines()
+    monkeypatch.setattr("sys.argv", [*shlex.split(generate), "-o", "typed.mp4"])
+    ucpe.cli.main()
+    exec(compile(python_lines(shot, Path("path.json"), "world:3"), "shot.py", "exec"), {})
+    typed, scripted = (read_frames(tmp_path / name) for name in ("typed.mp4", "out.mp4"))
+    assert typed.shape == (5, 48, 64, 3) and np.abs(typed.astype(int) - scripted).mean() < 0.5
+
+
+def test_a_shot_names_no_file_outside_the_uploads():
+    for name in ("/etc/passwd", "../shots/a.json", "a.png"):
+        with pytest.raises(ValueError, match="a file of the studio's uploads"):
+            replace(Shot(), image=name)
 
 
 @pytest.mark.parametrize(

@@ -25,14 +25,14 @@ def python_lines(
 ) -> str:
     """The same in Python."""
     loaded = ", ".join(([repr(model)] if model else []) + ([f"adapter={adapter!r}"] if adapter else []))
-    names = {"negative": "negative_prompt"}
+    names = {"negative": "negative_prompt", "steps": "num_inference_steps", "guidance": "guidance_scale"}
     options = [f"{names.get(name, name)}={value!r}" for name, value in _settings(shot, None, None, None).items()]
     if image:
         options.append(f"image=Image.open({image!r})")
     call = ", ".join([repr(shot.prompt), "camera=camera", f"seed={shot.seed}", *options])
     lines = ["import ucpe", "from ucpe.video import write_video", *(["from PIL import Image"] if image else []), ""]
     lines += [f"camera = ucpe.Trajectory.load({str(path)!r})", f"pipe = ucpe.CameraPipeline.from_pretrained({loaded})"]
-    lines += [f"video = pipe({call})", 'write_video("out.mp4", video.frames, camera.fps)']
+    lines += [f"video = pipe({call}).videos[0]", 'write_video("out.mp4", video.frames, camera.fps)']
     return "\n".join(lines)
 
 

@@ -13,7 +13,7 @@ from ucpe.lenses.files import FORMATS as LENS_FORMATS
 from ucpe.studio import edits
 from ucpe.studio.commands import python_lines, shell_lines
 from ucpe.studio.controls import upload_button
-from ucpe.studio.uploads import MAX_DOCUMENT, receive, unpack
+from ucpe.studio.uploads import MAX_DOCUMENT, unpack
 from ucpe.trajectories import Trajectory
 from ucpe.trajectories.formats import FORMATS, ImageSize, save_trajectory
 
@@ -42,8 +42,10 @@ class FilesPanel:
             ui.button("Save lens", icon="download", on_click=self.save_lens).props("dense no-caps")
         ui.label("On the command line").props('role="heading" aria-level="3"').classes("font-semibold")
         self.shell = ui.code("", language="bash").classes("w-full")
+        self.shell.copy_button.props('aria-label="Copy the command lines"')
         ui.label("In Python").props('role="heading" aria-level="3"').classes("font-semibold")
         self.python = ui.code("", language="python").classes("w-full")
+        self.python.copy_button.props('aria-label="Copy the Python lines"')
 
     def refresh(self) -> None:
         """Show the commands of the shot as it is now."""
@@ -59,7 +61,7 @@ class FilesPanel:
         """Open a path."""
         event.sender.reset()
         try:
-            kept = await receive(self.page.studio.store, event.file, MAX_DOCUMENT)
+            kept = await self.page.receive(event.file, MAX_DOCUMENT)
             camera = load_path(kept)
             shot = edits.open_path(self.page.window.shot, camera)
         except (ValueError, OSError) as error:

@@ -12,7 +12,7 @@ from ucpe.studio.jobs import ERRORS, Job, read_result, results
 from ucpe.studio.preflight import preflight
 from ucpe.studio.shot import Shot
 from ucpe.studio.store import IMAGES
-from ucpe.studio.uploads import MAX_DOCUMENT, receive
+from ucpe.studio.uploads import MAX_DOCUMENT
 
 if TYPE_CHECKING:
     from ucpe.studio.page import Page
@@ -93,7 +93,7 @@ class GeneratePanel:
         """Take a first frame."""
         event.sender.reset()
         try:
-            kept = await receive(self.page.studio.store, event.file, MAX_DOCUMENT)
+            kept = await self.page.receive(event.file, MAX_DOCUMENT)
             await run.io_bound(_check_image, kept)
             self.page.set(image=kept.name)
         except (ValueError, OSError) as error:

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from threading import Event, Thread
+from threading import Event, Lock, Thread
 from typing import Any
 
 from ucpe.files import write_json
@@ -67,13 +67,15 @@ class Queue:
         self.jobs: list[Job] = []
         self.pipe: Any = None
         self.worker: Thread | None = None
+        self.lock = Lock()
 
     def submit(self, job: Job) -> None:
         """Put a video at the end of the queue."""
-        self.jobs.append(job)
-        if self.worker is None or not self.worker.is_alive():
-            self.worker = Thread(target=self._work, daemon=True, name="studio-queue")
-            self.worker.start()
+        with self.lock:
+            self.jobs.append(job)
+            if self.worker is None:
+                self.worker = Thread(target=self._work, daemon=True, name="studio-queue")
+                self.worker.start()
 
     def cancel(self, job: Job) -> None:
         """Stop a video at its next step, or before it begins."""
@@ -81,9 +83,16 @@ class Queue:
         if job.state == "waiting":
             job.state = "cancelled"
 
+    def _next(self) -> Job | None:
+        """The next video to make; without one the worker is done."""
+        with self.lock:
+            waiting = [job for job in self.jobs if job.state == "waiting"]
+            if not waiting:
+                self.worker = None
+            return waiting[0] if waiting else None
+
     def _work(self) -> None:
-        while waiting := [job for job in self.jobs if job.state == "waiting"]:
-            job = waiting[0]
+        while job := self._next():
             try:
                 self._make(job)
             except Cancelled:

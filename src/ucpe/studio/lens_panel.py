@@ -13,7 +13,7 @@ from ucpe.lenses import UCM, Lens, PlanarLens, lens_by_name, lens_from_dict, loa
 from ucpe.lenses.models import LENS_NAMES
 from ucpe.studio import edits
 from ucpe.studio.controls import Slider, upload_button
-from ucpe.studio.uploads import MAX_DOCUMENT, receive
+from ucpe.studio.uploads import MAX_DOCUMENT
 
 if TYPE_CHECKING:
     from ucpe.studio.page import Page
@@ -122,7 +122,7 @@ class LensPanel:
         """Take a calibration file."""
         event.sender.reset()
         try:
-            self.calibration = await receive(self.page.studio.store, event.file, MAX_DOCUMENT)
+            self.calibration = await self.page.receive(event.file, MAX_DOCUMENT)
         except (ValueError, OSError) as error:
             self.page.complain(error)
             return

@@ -18,6 +18,7 @@ from ucpe.studio.lens_panel import LensPanel
 from ucpe.studio.path_panel import PathPanel
 from ucpe.studio.scene_panel import ScenePanel
 from ucpe.studio.surface import Surface
+from ucpe.studio.uploads import receive
 from ucpe.studio.window import MOVES, Window
 
 if TYPE_CHECKING:
@@ -27,6 +28,9 @@ STILL_AFTER = 0.12
 """Seconds without a change after which the exact picture replaces the quick one."""
 
 ABOVE_WIDTH, ABOVE_HEIGHT = 560, 380
+
+ACCENT = "#0b6bcb"
+"""Colour of buttons and switches: white on it, and it on white, can be read (5.2 : 1)."""
 
 HELP = (
     "Drag to look. W A S D to walk, Q and E to sink and rise, R and F to roll, arrow keys to turn, wheel or + and - to "
@@ -45,11 +49,14 @@ class Page:
         self.still: asyncio.Task[None] | None = None
         self.grabbed: int | None = None
         self.panels: list[Any] = []
+        self.opened: dict[str, str] = {}
         self.build()
 
     def build(self) -> None:
         """Put everything on the page."""
         ui.add_css(Path(__file__).with_name("page.css"))
+        ui.add_head_html(f"<script>{Path(__file__).with_name('names.js').read_text()}</script>")
+        ui.colors(primary=ACCENT)
         dark = ui.dark_mode(None)
         with ui.header().classes("items-center q-py-xs"):
             ui.label("ucpe studio").classes("text-lg font-semibold").props('role="heading" aria-level="1"')
@@ -92,7 +99,7 @@ class Page:
     def build_timeline(self) -> None:
         """Transport and graphs."""
         with _card("Over time"):
-            with ui.row().classes("items-center w-full no-wrap"):
+            with ui.row().classes("transport items-center w-full no-wrap"):
                 self.play_button = _icon("play_arrow", "Play", self.toggle_play)
                 self.loop = ui.switch("Loop", value=True)
                 self.scrub = ui.slider(min=0, max=1, step=1).props('aria-label="Moment, in frames" label')
@@ -148,6 +155,12 @@ class Page:
             self.still.cancel()
         self.studio.pages.pop(self.token, None)
 
+    async def receive(self, file: Any, max_bytes: int) -> Path:
+        """Keep an uploaded file; notices call it by the name that the person knows."""
+        kept = await receive(self.studio.store, file, max_bytes)
+        self.opened[kept.name] = Path(file.name).name[:80]
+        return kept
+
     def attempt(self, change: Callable[[], Any]) -> bool:
         """Do something that may not be possible; if it is not, say why on the page."""
         try:
@@ -160,6 +173,8 @@ class Page:
     def complain(self, error: Exception | str) -> None:
         """Show one clear notice."""
         text = str(error).replace(str(self.studio.store.uploads) + "/", "")
+        for kept, name in self.opened.items():
+            text = text.replace(kept, name)
         ui.notify(text[:600], type="negative", multi_line=True, close_button="Close", timeout=10000)
 
     def edit(self, change: Callable[[Any], Any], tag: str | None = None) -> bool:

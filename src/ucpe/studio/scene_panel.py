@@ -8,7 +8,7 @@ from nicegui import run, ui
 
 from ucpe.studio.controls import number_field, upload_button
 from ucpe.studio.store import IMAGES
-from ucpe.studio.uploads import MAX_FOOTAGE, receive
+from ucpe.studio.uploads import MAX_FOOTAGE
 from ucpe.studio.window import UPLOAD
 from ucpe.synthesis.scenes import WORLD_NAME, WorldScene
 from ucpe.video import VIDEO_SUFFIXES
@@ -82,7 +82,7 @@ class ScenePanel:
         """Take a panorama."""
         event.sender.reset()
         try:
-            kept = await receive(self.page.studio.store, event.file, MAX_FOOTAGE)
+            kept = await self.page.receive(event.file, MAX_FOOTAGE)
             name = UPLOAD + kept.name
             await run.io_bound(self.try_scene, name)
         except (ValueError, OSError) as error:

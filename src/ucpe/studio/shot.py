@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import asdict, dataclass, fields
 from functools import cached_property
 from typing import Any
@@ -17,6 +18,9 @@ EASING_NAMES = ("smooth", *EASINGS)
 MAX_FRAMES = 2000
 MAX_SIDE = 4096
 MAX_TEXT = 4000
+
+UPLOADED = re.compile(r"[0-9a-f]{24}\.[a-z0-9]{2,5}")
+"""Names of files in the studio's uploads."""
 
 VERSION = 1
 
@@ -123,6 +127,8 @@ def _check(shot: Shot) -> None:
         raise ValueError(f"guidance must be from 0 to 100, got {shot.guidance!r}")
     if max(len(shot.prompt), len(shot.negative)) > MAX_TEXT:
         raise ValueError(f"a prompt has at most {MAX_TEXT} letters, got {max(len(shot.prompt), len(shot.negative))}")
+    if shot.image is not None and not UPLOADED.fullmatch(str(shot.image)):
+        raise ValueError("a first frame is a file of the studio's uploads")
     if not shot.keys:
         raise ValueError("a path needs at least one keyframe")
     for key in shot.keys:

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from ucpe.files import atomic_file, write_file, write_json
 from ucpe.studio.edits import History
-from ucpe.studio.shot import Shot
+from ucpe.studio.shot import UPLOADED, Shot
 from ucpe.video import VIDEO_SUFFIXES
 
 ID = re.compile(r"[0-9a-f]{8}")
@@ -141,7 +141,7 @@ class Store:
     def upload(self, name: str) -> Path:
         """The path of a kept file; ValueError for any other name."""
         path = self.uploads / name
-        if not re.fullmatch(r"[0-9a-f]{24}\.[a-z0-9]{2,5}", name) or not path.is_file():
+        if not UPLOADED.fullmatch(name) or not path.is_file():
             raise ValueError("that file is not in the studio's uploads any more: choose it again")
         return path
 
