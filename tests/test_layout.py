@@ -1,39 +1,14 @@
 """The rooms of the package import in one direction only, and every command has its file."""
 
-import ast
+import re
 from pathlib import Path
 
 import pytest
+from docs.import_graph import ROOMS, imported_modules, sources, table
 
 from ucpe.cli import COMMANDS
 
 PACKAGE = Path(__file__).resolve().parents[1] / "src" / "ucpe"
-ROOMS = (
-    "lenses",
-    "trajectories",
-    "encodings",
-    "adapters",
-    "generation",
-    "synthesis",
-    "training",
-    "evaluation",
-    "bench",
-    "studio",
-    "cli",
-)
-
-
-def imported_modules(source: str, package: list[str]) -> set[str]:
-    """Names that a module's source imports anywhere, also inside functions."""
-    modules: set[str] = set()
-    for node in ast.walk(ast.parse(source)):
-        if isinstance(node, ast.Import):
-            modules |= {alias.name for alias in node.names}
-        elif isinstance(node, ast.ImportFrom):
-            base = package[: len(package) - node.level + 1] if node.level else []
-            name = ".".join([*base, *(node.module or "").split(".")]).strip(".")
-            modules |= {name, *(f"{name}.{alias.name}" for alias in node.names)}
-    return modules
 
 
 def imported_rooms(source: str, package: list[str]) -> set[str]:
@@ -77,3 +52,13 @@ def test_the_check_sees_every_kind_of_import():
 def test_every_command_has_its_file_and_every_file_its_command():
     files = {path.stem for path in (PACKAGE / "cli").glob("*.py")} - {"__init__", "cameras", "errors", "parsing"}
     assert files == set(COMMANDS)
+
+
+def test_the_documented_import_graph_is_the_real_one():
+    def marks(text: str) -> list[str]:
+        return [re.sub(r" *\d+", lambda found: "x".rjust(len(found[0])), line) for line in text.splitlines()[:-1]]
+
+    real = table(sources())
+    documented = (PACKAGE.parents[1] / "docs" / "README.md").read_text()
+    block = documented[documented.index(real.splitlines()[0]) :].split("```")[0].strip("\n")
+    assert marks(block) == marks(real), "run `python docs/import_graph.py` and put its output into docs/README.md"
