@@ -169,7 +169,11 @@ def test_results_name_every_setting_and_say_what_was_not_run(tmp_path, tiny_shar
     text = (tmp_path / "results.md").read_text()
     assert text.count("not run") == 2 * 5 + 1
     assert (tmp_path / "psnr.png").stat().st_size > 5000
-    assert (tmp_path / "views.png").stat().st_size > 5000
+    for name in ("views", "curves", "errors"):
+        assert (tmp_path / f"{name}.png").stat().st_size > 5000
+    assert results["cost"]["ucpe"]["ratio"] == 1
+    assert results["cost"]["none"]["step_milliseconds"] > 0
+    assert len(results["curves"]["none"]) == 2
 
 
 def test_without_time_everything_is_shown_as_not_run(tmp_path, tiny_shards):

@@ -10,6 +10,7 @@ from ucpe.bench.view_synthesis_model import (
     Training,
     ViewSynthesisModel,
     describe,
+    error_map,
     learning_rate_share,
     patches,
     predict,
@@ -21,7 +22,8 @@ from ucpe.bench.view_synthesis_model import (
 from ucpe.lenses import FAMILIES
 from ucpe.trajectories.rotations import angles_from_rotation
 
-ABSOLUTE = ("raw", "plucker-token", "plucker-pixel")
+ABSOLUTE = ("raw", "plucker-token", "plucker-pixel", "raype", "rore")
+LEARNED = ("raype", "rore", "rayrope")
 
 
 @pytest.fixture
@@ -165,7 +167,17 @@ def test_all_contestants_start_alike_and_additive_layers_at_zero(name):
     model, plain = ViewSynthesisModel(find_contestant(name), 3), ViewSynthesisModel(find_contestant("none"), 3)
     mine = model.state_dict()
     assert all(torch.equal(value, mine[key]) for key, value in plain.state_dict().items())
-    assert all(not parameter.any() for parameter in model.encoding.parameters())
+    assert name in LEARNED or all(not parameter.any() for parameter in model.encoding.parameters())
+
+
+def test_error_maps_show_where_and_only_of_pixels_that_see():
+    clips = clips_of()
+    predicted = clips.images[:, -1].float() / 255
+    predicted[:, 20, 20] += 0.1
+    found = error_map(predicted, clips)
+    assert found[20, 20] == pytest.approx(0.01, rel=1e-4)
+    assert found[30, 30] < 1e-10
+    assert torch.equal(found.isnan(), ~clips.valid[:, -1].any(0))
 
 
 def test_anchoring_keeps_relative_poses_and_gravity():

@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from ucpe.cli.encoding import main
+from ucpe.encodings import ENCODINGS, LEARNED_ENCODINGS
 from ucpe.encodings.figures import DRAWINGS, QUERY_COLUMN, QUERY_ROW, _meetings, _pose, draw_encoding
 from ucpe.lenses import UCM, Pinhole
 
@@ -29,7 +30,8 @@ def test_a_lens_of_ones_own(tmp_path):
 
 
 def test_every_relative_and_absolute_encoding_has_a_picture():
-    assert set(DRAWINGS) == {"ucpe", "gta", "prope", "cape", "lat-up", "plucker", "raw", "frames"}
+    relative = {*ENCODINGS, *LEARNED_ENCODINGS, "rayrope"}
+    assert set(DRAWINGS) == relative | {"lat-up", "plucker", "raw", "frames"}
 
 
 def test_ucpe_answers_most_where_another_lens_looks_the_same_way():

@@ -53,7 +53,7 @@ def test_desk_recipes_build_and_train_something(name):
 
 def test_every_row_exists_at_both_sizes_and_differs_in_fields_only():
     rows = [name for name in RECIPES if not name.startswith("desk-")]
-    assert len(rows) == 14
+    assert len(rows) == 18
     for name in rows:
         full, small = RECIPES[name], RECIPES[f"desk-{name}"]
         for field in ("adapter", "orientation", "encoding", "placement", "first_frame", "drop_text", "train_base"):

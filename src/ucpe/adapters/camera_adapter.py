@@ -17,20 +17,38 @@ from ucpe.adapters.condition import CameraCondition
 from ucpe.adapters.initialisation import zeroed
 from ucpe.adapters.parallel import TokenShare
 from ucpe.adapters.released import load_released, read_released, write_released
-from ucpe.encodings import ENCODINGS, Operator, camera_attention, camera_operator, lat_up_map
+from ucpe.encodings import (
+    ENCODINGS,
+    LEARNED_ENCODINGS,
+    AddedRays,
+    Operator,
+    RotaryRays,
+    camera_attention,
+    camera_operator,
+    lat_up_map,
+    plucker_rays,
+    sightline_features,
+)
+from ucpe.encodings.frames import anchored_poses
+from ucpe.lenses.base import Lens
 from ucpe.trajectories import Trajectory
 
 PLACEMENTS = ("parallel", "pre", "post")
+
+BRANCH_ENCODINGS = (*ENCODINGS, *LEARNED_ENCODINGS)
+"""Encodings that the attention of a branch can use."""
 
 
 class CameraAdapter(Adapter):
     """One branch per block: tokens at 1/C of the width, attention under a camera encoding, and back through zeros.
 
-    - `encoding`: the operator in the branch's attention: "ucpe" (relative rays), "prope", "gta" or "cape" (per camera).
+    - `encoding`: what the branch's attention knows of cameras, one of `BRANCH_ENCODINGS`: "ucpe" (relative rays),
+      "sightline" (ours), "urope", "prope", "gta", "cape", "raype", "rore".
     - `compression`: C; heads and their size follow from it as in the paper, unless `heads` and `head_dim` are given.
     - `placement`: "parallel" adds branch(x) to self-attention(x), "pre" gives self-attention x + branch(x), "post"
       adds branch(y) to the residual stream y after self-attention.
-    - `orientation`: absolute pitch and roll, as a Lat-Up map added to the tokens of the branch.
+    - `orientation`: absolute pitch and roll, as a Lat-Up map added to the tokens of the branch. "sightline" adds rays
+      in the upright frame of the first camera too, or without orientation in that camera's own frame.
     - `mask_invalid`: tokens that no ray reaches are no keys of the branch's attention.
     - `dark_token_world`: the world whose identity those tokens carry if they are not masked: "gravity" (aligned with
       the vertical) or "first" (of the first camera). None is "gravity" with orientation and "first" without.
@@ -60,7 +78,7 @@ class CameraAdapter(Adapter):
     ):
         super().__init__()
         for name, value, choices in (
-            ("encoding", encoding, ENCODINGS),
+            ("encoding", encoding, BRANCH_ENCODINGS),
             ("placement", placement, PLACEMENTS),
             ("ray_frame", ray_frame, ("paper", "transport")),
             ("token_position", token_position, ("center", "corner")),
@@ -79,7 +97,7 @@ class CameraAdapter(Adapter):
             )
         self.heads, self.head_dim = heads, head_dim
         self.blocks = nn.ModuleList(
-            CameraAttention(width, heads, head_dim, orientation, mask_invalid) for _ in range(num_blocks)
+            CameraAttention(width, heads, head_dim, orientation, mask_invalid, encoding) for _ in range(num_blocks)
         )
 
     @classmethod
@@ -91,22 +109,49 @@ class CameraAdapter(Adapter):
         """The cameras of a batch of clips, one trajectory of all video frames each, for a video of that size."""
         cameras = as_list(cameras)
         grid = self._token_grid(cameras, height, width)
-        operators, orientations = [], []
+        encoding, orientation = self.config["encoding"], self.config["orientation"]
+        operators, features, rays = [], [], []
         for camera in cameras:
             camera = self._token_cameras(self._placed(camera))
             geometry = (camera.lens, camera.c2w, grid.rows, grid.columns)
-            position, frame = self.config["token_position"], self.config["ray_frame"]
-            anchor = self.config["mask_invalid"]
-            operators.append(
-                camera_operator(
-                    self.config["encoding"], *geometry, self.head_dim, position=position, frame=frame, anchor=anchor
-                )
-            )
-            if self.config["orientation"]:
+            position = self.config["token_position"]
+            operators.append(self._operator(*geometry))
+            if encoding == "sightline":
+                features.append(sightline_features(*geometry, upright=orientation, position=position).flatten(0, 2))
+            elif orientation:
                 released_up = self.config["up_map"] == "released"
-                orientations.append(lat_up_map(*geometry, position=position, released_up=released_up).flatten(0, 2))
-        features = torch.stack(orientations) if orientations else None
-        return CameraCondition(grid, len(cameras), Operator.stack(operators), features)
+                features.append(lat_up_map(*geometry, position=position, released_up=released_up).flatten(0, 2))
+            if encoding in LEARNED_ENCODINGS:
+                c2w = anchored_poses(camera.c2w, upright=orientation)
+                size = (grid.rows, grid.columns)
+                rays.append(plucker_rays(camera.lens, c2w, *size, position=position).flatten(0, 2))
+        return CameraCondition(
+            grid,
+            len(cameras),
+            Operator.stack(operators),
+            torch.stack(features) if features else None,
+            torch.stack(rays) if rays else None,
+        )
+
+    def _operator(self, lens: Lens, c2w: Tensor, rows: int, columns: int) -> Operator:
+        """What attention does with cameras; encodings that learn from rays need token grid and lens alone."""
+        encoding, position = self.config["encoding"], self.config["token_position"]
+        if encoding in LEARNED_ENCODINGS:
+            still = torch.eye(4, dtype=c2w.dtype).expand_as(c2w)
+            rope = encoding == "raype"
+            return camera_operator("gta", lens, still, rows, columns, self.head_dim, rope=rope, position=position)
+        return camera_operator(
+            encoding,
+            lens,
+            c2w,
+            rows,
+            columns,
+            self.head_dim,
+            position=position,
+            frame=self.config["ray_frame"],
+            anchor=self.config["mask_invalid"],
+            heads=self.heads,
+        )
 
     @classmethod
     def from_released(cls, path: str | os.PathLike[str], **options: Any) -> CameraAdapter:
@@ -148,7 +193,8 @@ class CameraAdapter(Adapter):
     def _branch(self, branch: Any, attention: nn.Module, tokens: Tensor) -> Tensor:
         condition = self._condition(tokens, branch.q_proj.weight)
         backend = getattr(getattr(attention, "processor", None), "_attention_backend", None)
-        return branch(tokens, condition.operator, condition.features, backend, self._share(tokens, condition))
+        share = self._share(tokens, condition)
+        return branch(tokens, condition.operator, condition.features, backend, share, condition.rays)
 
     def _parallel(
         self, branch: nn.Module, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any
@@ -167,7 +213,15 @@ class CameraAdapter(Adapter):
 class CameraAttention(nn.Module):
     """The branch of one block: project down, attend under the camera operator, project back from zero."""
 
-    def __init__(self, width: int, heads: int, head_dim: int, orientation: bool, mask_invalid: bool = True):
+    def __init__(
+        self,
+        width: int,
+        heads: int,
+        head_dim: int,
+        orientation: bool,
+        mask_invalid: bool = True,
+        encoding: str = "ucpe",
+    ):
         super().__init__()
         self.heads = heads
         self.mask_invalid = mask_invalid
@@ -175,35 +229,48 @@ class CameraAttention(nn.Module):
         self.k_proj = nn.Linear(width, heads * head_dim)
         self.v_proj = nn.Linear(width, heads * head_dim)
         self.out_proj = zeroed(nn.Linear(heads * head_dim, width))
-        self.cam_encoder = zeroed(nn.Linear(3, width)) if orientation else None
+        channels = (24 if encoding == "sightline" else 0) + (3 if orientation else 0)
+        self.cam_encoder = zeroed(nn.Linear(channels, width)) if channels else None
+        self.rotary_rays = RotaryRays(head_dim) if encoding == "rore" else None
+        self.added_rays = AddedRays(heads, head_dim) if encoding == "raype" else None
 
     def forward(
         self,
         hidden_states: Tensor,  # (batch, tokens, width)
         operator: Operator,
-        orientation: Tensor | None = None,  # (batch, tokens, 3)
+        features: Tensor | None = None,  # (batch, tokens, 3), or of Sightline (batch, tokens, 24 or 27)
         backend: Any = None,
         share: TokenShare | None = None,
+        rays: Tensor | None = None,  # (batch, tokens, 6) Plücker rays for RayPE and RoRE
     ) -> Tensor:
         """What the camera adds to the tokens (batch, tokens, width); `backend` is a choice of diffusers' dispatcher.
 
-        With a `share`, these are the tokens of one process of several, and operator and orientation are of all.
+        With a `share`, these are the tokens of one process of several, and operator, features and rays are of all.
         """
         tokens = hidden_states.to(self.q_proj.weight.dtype)
         if self.cam_encoder is not None:
-            assert orientation is not None
-            orientation = orientation if share is None else orientation[:, share.part]
-            tokens = tokens + self.cam_encoder(orientation.to(tokens.dtype))
+            assert features is not None
+            features = features if share is None else features[:, share.part]
+            tokens = tokens + self.cam_encoder(features.to(tokens.dtype))
         query, key, value = (
             projection(tokens).unflatten(-1, (self.heads, -1)).transpose(1, 2)
             for projection in (self.q_proj, self.k_proj, self.v_proj)
         )
-        own = operator
+        own, part = operator, slice(None) if share is None else share.part
+        added = None
+        if self.rotary_rays is not None:
+            assert rays is not None
+            query, key = self.rotary_rays(query, key, rays[:, part])
+        if self.added_rays is not None:
+            assert rays is not None
+            for_query, for_key = self.added_rays(rays)
+            added = (for_query[..., part, :], for_key)
         if share is not None:
             own, key, value = operator.tokens(share.part), share.gather(key), share.gather(value)
         masked = self.mask_invalid and operator.valid is not None
         backend = None if masked else backend
-        attended = camera_attention(query, key, value, own, operator, None, masked, diffusers=True, backend=backend)
+        options: dict[str, Any] = {"added": added, "diffusers": True, "backend": backend}
+        attended = camera_attention(query, key, value, own, operator, None, masked, **options)
         return self.out_proj(attended.transpose(1, 2).flatten(2)).to(hidden_states.dtype)
 
 

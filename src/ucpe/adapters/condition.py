@@ -19,14 +19,16 @@ class CameraCondition:
     """Cameras of a batch of clips, encoded once for all blocks and denoising steps.
 
     `operator` acts inside attention; `features` is what an adapter's input layer eats: the Lat-Up map
-    (batch, tokens, 3) of a `CameraAdapter`, the raw parameters (batch, frames, 14) of a `ReCamMaster`, the packed
-    Plücker video (batch, frames, channels, height, width) of a `CameraCtrl`.
+    (batch, tokens, 3) or Sightline's features (batch, tokens, 27) of a `CameraAdapter`, the raw parameters
+    (batch, frames, 14) of a `ReCamMaster`, the packed Plücker video (batch, frames, channels, height, width) of a
+    `CameraCtrl`.
     """
 
     grid: TokenGrid
     batch: int
     operator: Operator | None = None
     features: Tensor | None = None
+    rays: Tensor | None = None  # (batch, tokens, 6) Plücker rays, for encodings that learn from them
 
     @property
     def device(self) -> torch.device:
@@ -47,7 +49,7 @@ class CameraCondition:
             self,
             batch=len(chosen),
             operator=None if self.operator is None else self.operator[chosen],
-            features=None if self.features is None else self.features[chosen.to(self.features.device)],
+            **{name: t[chosen.to(t.device)] for name in ("features", "rays") if (t := getattr(self, name)) is not None},
         )
 
     def repeat(self, times: int) -> CameraCondition:
@@ -59,7 +61,7 @@ class CameraCondition:
         return replace(
             self,
             operator=None if self.operator is None else self.operator.to(*args, **kwargs),
-            features=None if self.features is None else self.features.to(*args, **kwargs),
+            **{name: t.to(*args, **kwargs) for name in ("features", "rays") if (t := getattr(self, name)) is not None},
         )
 
     def check(self, batch: int, grid: TokenGrid) -> None:

@@ -11,13 +11,24 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
 
-from ucpe.encodings import Operator, camera_attention, camera_operator, lat_up_map, plucker_rays, raw_parameters
-from ucpe.encodings.frames import Frame
+from ucpe.encodings import (
+    AddedRays,
+    Operator,
+    RaySegments,
+    RotaryRays,
+    camera_attention,
+    camera_operator,
+    lat_up_map,
+    plucker_rays,
+    raw_parameters,
+    sightline_features,
+)
+from ucpe.encodings.frames import Frame, anchored_poses
 from ucpe.encodings.operators import Encoding
 from ucpe.files import file_fingerprint
 from ucpe.lenses import UCM, Lens, Pinhole
@@ -109,6 +120,7 @@ class CameraEncoding(nn.Module):
             shape.columns,
             shape.head_dim,
             frame=frame,
+            heads=shape.heads,
             dtype=torch.get_default_dtype(),
         )
 
@@ -276,6 +288,115 @@ class LatUp(AdditiveEncoding):
         return up.flatten(1, 3)
 
 
+class URoPE(RelativeEncoding):
+    """RoPE at the place where the query's view sees points of the key's ray, at a few depths."""
+
+    encoding: Encoding = "urope"
+
+    def __init__(self, shape: ModelShape):
+        super().__init__(shape)
+        self.identity = self._camera_operator(self.encoding, Pinhole(xfov=90), torch.eye(4).repeat(shape.views, 1, 1))
+
+    def describe(self, lens: Lens, c2w: Tensor) -> dict[str, Tensor]:
+        """Blocks, inverses, and cosines and sines (B, views, heads, tokens, angles) of keys."""
+        built = self._camera_operator(self.encoding, lens, c2w)
+        return {name: getattr(built, name) for name in ("blocks", "inverse", "seen_cosine", "seen_sine")}
+
+    def operator(self, description: dict[str, Tensor]) -> Operator:
+        """Operator with these blocks and angles."""
+        names = ("blocks", "inverse", "seen_cosine", "seen_sine")
+        return self.identity.replaced(**{name: description[name] for name in names}, anchor=None)
+
+
+class Sightline(URoPE):
+    """UCPE on half of a head, URoPE on the other, and rays as the first view has them added to the tokens."""
+
+    encoding: Encoding = "sightline"
+
+    def __init__(self, shape: ModelShape):
+        super().__init__(shape)
+        self.rays = AnchoredRays(shape)
+
+    def describe(self, lens: Lens, c2w: Tensor) -> dict[str, Tensor]:
+        """What both parts need."""
+        return {**super().describe(lens, c2w), **self.rays.describe(lens, c2w)}
+
+    def add(self, layer: int, tokens: Tensor, description: dict[str, Tensor]) -> Tensor:
+        """Tokens plus their projected rays."""
+        return self.rays.add(layer, tokens, description)
+
+
+class AnchoredRays(AdditiveEncoding):
+    """Rays and Lat-Up map of every token in the upright frame of the first view, in any world."""
+
+    def __init__(self, shape: ModelShape):
+        super().__init__(shape, channels=27)
+
+    def features(self, lens: Lens, c2w: Tensor) -> Tensor:
+        """Features (B, tokens, 27)."""
+        shape = self.shape
+        return sightline_features(lens, c2w, shape.rows, shape.columns, dtype=torch.get_default_dtype()).flatten(1, 3)
+
+
+class RoRE(PluckerTokens):
+    """Queries and keys turned by learned functions of each token's Plücker ray; no other positions in attention."""
+
+    def __init__(self, shape: ModelShape):
+        CameraEncoding.__init__(self, shape)
+        self.layers = nn.ModuleList(RotaryRays(shape.head_dim) for _ in range(shape.layers))
+
+    def add(self, layer: int, tokens: Tensor, description: dict[str, Tensor]) -> Tensor:
+        """The tokens as they are."""
+        return tokens
+
+    def attend(
+        self, layer: int, query: Tensor, key: Tensor, value: Tensor, description: dict[str, Tensor], mask: Tensor
+    ) -> Tensor:
+        """Plain attention between turned queries and keys."""
+        query, key = self.layers[layer](query, key, description["features"])
+        return nn.functional.scaled_dot_product_attention(query, key, value, attn_mask=mask)
+
+
+class RayPE(RoRE):
+    """Plücker rays added to queries and keys such that their product is the reciprocal product of two rays."""
+
+    def __init__(self, shape: ModelShape):
+        CameraEncoding.__init__(self, shape)
+        self.layers = nn.ModuleList(AddedRays(shape.heads, shape.head_dim) for _ in range(shape.layers))
+
+    def attend(
+        self, layer: int, query: Tensor, key: Tensor, value: Tensor, description: dict[str, Tensor], mask: Tensor
+    ) -> Tensor:
+        """Attention with RoPE, as without cameras, between queries and keys with rays."""
+        added = self.layers[layer](description["features"])
+        return camera_attention(query, key, value, self.identity, None, mask, mask_invalid=False, added=added)
+
+
+class RayRoPE(CameraEncoding):
+    """Segments of rays up to a predicted distance, as the query's view sees them."""
+
+    def __init__(self, shape: ModelShape):
+        super().__init__(shape)
+        self.layers = nn.ModuleList(RaySegments(shape.width, shape.head_dim) for _ in range(shape.layers))
+
+    def describe(self, lens: Lens, c2w: Tensor) -> dict[str, Any]:
+        """The cameras themselves: distances are predicted layer by layer."""
+        return {"lens": lens.expand(*c2w.shape[:2]), "c2w": c2w}
+
+    def add(self, layer: int, tokens: Tensor, description: dict[str, Any]) -> Tensor:
+        """The tokens as they are, which are kept to predict distances from."""
+        self.tokens: Tensor | None = tokens
+        return tokens
+
+    def attend(
+        self, layer: int, query: Tensor, key: Tensor, value: Tensor, description: dict[str, Any], mask: Tensor
+    ) -> Tensor:
+        """Attention with keys and values turned for every view."""
+        tokens, self.tokens = self.tokens, None
+        size = (self.shape.rows, self.shape.columns)
+        return self.layers[layer](query, key, value, tokens, description["lens"], description["c2w"], *size, mask)
+
+
 CONTESTANTS: dict[str, tuple[str, Callable[[ModelShape], CameraEncoding]]] = {
     "none": ("None", CameraEncoding),
     "raw": ("Raw parameters", RawParameters),
@@ -288,6 +409,11 @@ CONTESTANTS: dict[str, tuple[str, Callable[[ModelShape], CameraEncoding]]] = {
     "ucpe-query-key": ("UCPE, Q/K only", UCPEQueryKey),
     "ucpe-transport": ("UCPE, smallest rotation", UCPETransport),
     "ucpe-lat-up": ("UCPE + Lat-Up", UCPELatUp),
+    "raype": ("RayPE", RayPE),
+    "rore": ("RoRE", RoRE),
+    "rayrope": ("RayRoPE", RayRoPE),
+    "urope": ("URoPE", URoPE),
+    "sightline": ("Sightline", Sightline),
 }
 """Title in tables and class of every contestant by name."""
 
@@ -315,17 +441,9 @@ def find_contestant(name: str) -> Contestant:
 
 def anchored(c2w: Tensor, anchor: Anchor) -> Tensor:
     """Poses (..., views, 4, 4) in the frame of the first view, or upright at its position and heading."""
-    first = c2w[..., :1, :, :]
-    origin = first.clone()
-    if anchor == "gravity":
-        forward = first[..., :3, 2].clone()
-        forward[..., 1] = 0
-        forward = nn.functional.normalize(forward, dim=-1)
-        down = torch.tensor([0.0, 1.0, 0.0]).to(c2w).expand_as(forward)
-        origin[..., :3, :3] = torch.stack([torch.linalg.cross(down, forward), down, forward], dim=-1)
-    elif anchor != "camera":
+    if anchor not in ("gravity", "camera"):
         raise ValueError(f"anchor must be 'gravity' or 'camera', got {anchor!r}")
-    return torch.linalg.inv(origin) @ c2w
+    return anchored_poses(c2w, upright=anchor == "gravity")
 
 
 def _class_of(name: str) -> Callable[[ModelShape], CameraEncoding]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import platform
+import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from functools import lru_cache, partial
@@ -19,15 +20,16 @@ import torch
 
 from ucpe.bench import view_synthesis_data as data
 from ucpe.bench.camera_encodings import CONTESTANTS, Contestant, ModelShape, find_contestant
-from ucpe.bench.figures import dot_plot, image_grid
+from ucpe.bench.figures import coloured, curve_plot, dot_plot, image_grid
 from ucpe.bench.runs import Budget, Record, RunFolder, render_all, run_all
 from ucpe.bench.statistics import Difference, Spread, paired_difference, spread
-from ucpe.bench.tables import markdown_table, shown_difference, shown_spread
+from ucpe.bench.tables import NOT_RUN, markdown_table, shown_difference, shown_spread
 from ucpe.bench.view_synthesis_model import (
     GIVEN,
     Training,
     ViewSynthesisModel,
     describe,
+    error_map,
     predict,
     psnr,
     random_worlds,
@@ -37,7 +39,7 @@ from ucpe.files import fingerprint_of, write_file
 from ucpe.lenses import FAMILIES
 from ucpe.work import Item, Progress, folder_lock
 
-FORMAT = "ucpe-bench-encodings-1"
+FORMAT = "ucpe-bench-encodings-2"
 """Name and version of records and results; a change of anything that changes a number changes it."""
 
 REFERENCE = "ucpe"
@@ -45,6 +47,12 @@ REFERENCE = "ucpe"
 
 PICTURES = 8
 """Predicted views kept of each test set."""
+
+CURVE_POINTS = 16
+"""Points of a learning curve: the training loss over that many equal parts of the steps."""
+
+ERROR_RANGE = 1.0
+"""Difference in dB at which an error map is fully blue or red."""
 
 
 @dataclass(frozen=True)
@@ -85,6 +93,15 @@ class Benchmark:
 
 QUICK = Benchmark(seeds=2, training=Training(steps=300, clips=4096), trainings=("all",))
 """A first look: fewer steps, two seeds, and nothing trained on narrow lenses only."""
+
+
+LONG = Benchmark(
+    contestants=("plucker-pixel", "prope", "ucpe", "ucpe-lat-up", "urope", "sightline"),
+    seeds=2,
+    training=Training(steps=20_000, clips=48_000),
+    trainings=("all",),
+)
+"""What longer training leaves of the differences: a night on 2 cores, in as many goes as you like."""
 
 
 @dataclass(frozen=True)
@@ -176,14 +193,11 @@ def render(
 def perform(benchmark: Benchmark, clips: Path, task: Task) -> Record:
     """Train one contestant with one seed and test it in every setting of that training."""
     losses: list[float] = []
-    model = train(
-        task.contestant,
-        _load(task.training, benchmark.training.clips, clips),
-        benchmark.training,
-        task.seed,
-        lambda _, loss: losses.append(loss),
-    )
-    tensors = {}
+    training_clips = _load(task.training, benchmark.training.clips, clips)
+    started = time.process_time()
+    model = train(task.contestant, training_clips, benchmark.training, task.seed, lambda _, loss: losses.append(loss))
+    seconds = time.process_time() - started
+    tensors = {"loss": torch.tensor(losses)}
     for name, setting in SETTINGS.items():
         if setting.training != task.training:
             continue
@@ -193,10 +207,12 @@ def perform(benchmark: Benchmark, clips: Path, task: Task) -> Record:
             told = data.pinhole_of(part.lens) if setting.told == "pinhole" else None
             predicted = predict(model, part, told, world)
             tensors[f"{name}/{test}"] = psnr(predicted, part)
+            tensors[f"{name}/{test}/error"] = error_map(predicted, part)
             tensors[f"{name}/{test}/views"] = (predicted[:PICTURES] * 255).round().to(torch.uint8)
     facts = {
         "parameters": sum(parameter.numel() for parameter in model.parameters()),
         "loss": float(np.mean(losses[-50:])),
+        "step_milliseconds": round(1000 * seconds / benchmark.training.steps, 2),
     }
     return Record(tensors, facts)
 
@@ -227,6 +243,8 @@ def assemble(
         "settings": {name: asdict(setting) for name, setting in SETTINGS.items()},
         "psnr": psnrs,
         "differences": differences,
+        "cost": {name: _cost(runs, records, name) for name in names},
+        "curves": {name: _curve(runs, records, name) for name in names},
         "runs": {run.id: records[run.id].facts if run.id in records else None for run in runs},
     }
 
@@ -267,6 +285,14 @@ def markdown(results: dict[str, Any]) -> str:
         if key != REFERENCE
     ]
     lines += [markdown_table(["", *(setting.title for setting in SETTINGS.values())], rows)]
+    lines += [
+        "## Cost and pace",
+        "",
+        "Parameters of the whole model; processor time of a training step, cameras included; PSNR of the training loss "
+        "over the part of the steps that ends there, nearly every clip being new.",
+        "",
+        _cost_table(results, titles),
+    ]
     if absent:
         lines += ["## Not run", "", ", ".join(absent), ""]
     return "\n".join(lines)
@@ -275,7 +301,7 @@ def markdown(results: dict[str, Any]) -> str:
 def draw(
     results: dict[str, Any], records: dict[str, Record], runs: Sequence[Item], clips: Path, output: Path
 ) -> list[Path]:
-    """Write psnr.png and views.png; the views are those of the first seed that a contestant has."""
+    """Write psnr.png, curves.png, errors.png and views.png; views are those of the first seed that a contestant has."""
     titles = results["contestants"]
     panels = {
         text: {
@@ -285,6 +311,13 @@ def draw(
         for name, text in (("seen", "all lenses seen"), ("unseen", "only pinhole and wide seen"))
     }
     paths = [dot_plot(output / "psnr.png", panels, "PSNR of the predicted view (dB)")]
+    curves = {titles[name]: curve for name, curve in results["curves"].items() if curve is not None}
+    if curves:
+        steps = results["benchmark"]["training"]["steps"]
+        paths.append(curve_plot(output / "curves.png", curves, steps, "PSNR of the training loss (dB)"))
+    maps = {titles[name]: _error_maps(runs, records, name) for name in titles}
+    if any(any(image is not None for image in row) for row in maps.values()):
+        paths.append(image_grid(output / "errors.png", _ERROR_COLUMNS, maps))
     try:
         count = min(PICTURES, results["benchmark"]["test_clips"])
         shown = {test: _load(test, count, clips) for test in (*FAMILIES, "mixed")}
@@ -380,6 +413,70 @@ def _difference(values: dict[int, np.ndarray], reference: dict[int, np.ndarray])
     if not seeds:
         return None
     return paired_difference(np.stack([values[s] for s in seeds]), np.stack([reference[s] for s in seeds]))
+
+
+def _mine(runs: Sequence[Item], records: dict[str, Record], contestant: str, training: str) -> list[Record]:
+    """Records of a contestant on a set of training clips, by seed."""
+    chosen = (run for run in runs if (run.task.contestant.name, run.task.training) == (contestant, training))
+    return [records[run.id] for run in chosen if run.id in records]
+
+
+def _cost(runs: Sequence[Item], records: dict[str, Record], contestant: str) -> dict[str, Any] | None:
+    """Parameters and milliseconds of a step, and these relative to the reference's on the same clips."""
+    mine = [record for training in data.TRAINING_PARTS for record in _mine(runs, records, contestant, training)]
+    theirs = [record for training in data.TRAINING_PARTS for record in _mine(runs, records, REFERENCE, training)]
+    if not mine:
+        return None
+    step, reference = (np.median([r.facts["step_milliseconds"] for r in found] or [np.nan]) for found in (mine, theirs))
+    ratio = None if np.isnan(reference) else float(step / reference)
+    return {"parameters": mine[0].facts["parameters"], "step_milliseconds": float(step), "ratio": ratio}
+
+
+def _curve(runs: Sequence[Item], records: dict[str, Record], contestant: str) -> list[float] | None:
+    """PSNR in dB of the training loss of all seeds over equal parts of the steps, trained on all lenses."""
+    losses = [record.tensors["loss"].numpy() for record in _mine(runs, records, contestant, "all")]
+    if not losses:
+        return None
+    parts = np.array_split(np.mean(losses, axis=0), min(CURVE_POINTS, len(losses[0])))
+    return [float(-10 * np.log10(part.mean() / 4)) for part in parts]  # pixels are in [-1, 1]
+
+
+def _error_maps(runs: Sequence[Item], records: dict[str, Record], contestant: str) -> list[np.ndarray | None]:
+    """Where a contestant's views are better (blue) or worse (red) than the reference's; whose own error is grey."""
+    images: list[np.ndarray | None] = []
+    for setting in ("seen", "unseen"):
+        for test in FAMILIES:
+            key, training = f"{setting}/{test}/error", SETTINGS[setting].training
+            mine, theirs = (_mine(runs, records, name, training) for name in (contestant, REFERENCE))
+            if not mine or not theirs:
+                images.append(None)
+                continue
+            error, reference = (np.mean([r.tensors[key].numpy() for r in found], axis=0) for found in (mine, theirs))
+            if contestant == REFERENCE:
+                images.append(coloured(np.sqrt(error) / 0.2, "Greys"))
+            else:
+                images.append(coloured(0.5 + 5 * np.log10(reference / error) / ERROR_RANGE, "RdBu"))
+    return images
+
+
+_ERROR_COLUMNS = [
+    f"{test}{'' if setting == 'seen' else ', unseen'}" for setting in ("seen", "unseen") for test in FAMILIES
+]
+
+
+def _cost_table(results: dict[str, Any], titles: dict[str, str]) -> str:
+    rows = []
+    for name, title in titles.items():
+        cost, curve = results["cost"][name], results["curves"][name]
+        if cost is None:
+            rows.append([title, *[NOT_RUN] * 7])
+            continue
+        ratio = NOT_RUN if cost["ratio"] is None else f"{cost['ratio']:.2f}"
+        marks = [len(curve) // 8, len(curve) // 4, len(curve) // 2, len(curve)] if curve else []
+        pace = [f"{curve[max(mark, 1) - 1]:.2f}" for mark in marks] if curve else [NOT_RUN] * 4
+        rows.append([title, f"{cost['parameters']:,}", f"{cost['step_milliseconds']:.0f}", ratio, *pace])
+    heads = ["parameters", "ms per step", "× UCPE", "dB at 1/8", "1/4", "1/2", "the end"]
+    return markdown_table(["", *heads], rows)
 
 
 def _plain(value: Spread | Difference | None) -> dict[str, Any] | None:

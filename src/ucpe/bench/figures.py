@@ -66,6 +66,46 @@ def dot_plot(
     return save_figure(figure, path, dpi=130)
 
 
+def curve_plot(path: Path, curves: Mapping[str, Sequence[float]], steps: int, label: str) -> Path:
+    """Write a PNG with one line per contestant over equal parts of the steps, named in the legend."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    figure, axis = plt.subplots(figsize=(7.5, 5.2))
+    for number, (name, curve) in enumerate(curves.items()):
+        at = [steps * (i + 0.5) / len(curve) for i in range(len(curve))]
+        style = "-" if number < len(COLORS) else "--" if number < 2 * len(COLORS) else ":"
+        axis.plot(at, curve, style, color=COLORS[number % len(COLORS)], linewidth=1.6, label=name)
+    axis.set_xlabel("training step", color=INK)
+    axis.set_ylabel(label, color=INK)
+    axis.set_xlim(0, steps)
+    axis.grid(color=GRID, linewidth=0.8)
+    axis.set_axisbelow(True)
+    for side in ("top", "right"):
+        axis.spines[side].set_visible(False)
+    axis.tick_params(colors=INK, length=0)
+    axis.legend(frameon=False, fontsize=8, loc="lower right", ncol=2)
+    figure.tight_layout()
+    with atomic_file(path) as temporary:
+        figure.savefig(temporary, dpi=130, format="png")
+    plt.close(figure)
+    return path
+
+
+def coloured(
+    values: np.ndarray,  # (H, W) in [0, 1]
+    colours: str,
+) -> np.ndarray:
+    """Values as an image (H, W, 3) uint8 in a colour map of matplotlib's; light grey where they are not finite."""
+    from matplotlib import colormaps
+
+    image = colormaps[colours](np.nan_to_num(values).clip(0, 1))[..., :3]
+    image[~np.isfinite(values)] = 0.88
+    return (255 * image).round().astype(np.uint8)
+
+
 def image_grid(
     path: Path,
     columns: Sequence[str],

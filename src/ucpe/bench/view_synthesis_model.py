@@ -173,6 +173,16 @@ def psnr(
     return -10 * torch.log10(error.sum((1, 2, 3)) / (3 * weight.sum((1, 2, 3))))
 
 
+def error_map(
+    predicted: Tensor,  # (B, H, W, 3) in [0, 1]
+    clips: Triples,
+) -> Tensor:
+    """Mean squared error (H, W) of every pixel over the clips in which it sees something; NaN if in none."""
+    weight = clips.valid[:, -1].double()
+    error = (predicted.double() - clips.images[:, -1].double() / 255).square().mean(-1)
+    return ((error * weight).sum(0) / weight.sum(0)).float()
+
+
 def describe(
     encoding: CameraEncoding, lens: Lens, c2w: Tensor, shape: ModelShape, anchor: bool = True
 ) -> tuple[Tensor, dict[str, Tensor]]:

@@ -21,7 +21,9 @@ class Show:
     """
 
     encoding: Annotated[
-        Literal["ucpe", "gta", "prope", "cape", "lat-up", "plucker", "raw", "frames"], tyro.conf.Positional
+        Literal["ucpe", "sightline", "urope", "rayrope", "rore", "raype", "prope", "gta", "cape"]
+        | Literal["lat-up", "plucker", "raw", "frames"],
+        tyro.conf.Positional,
     ]
     """Relative encodings, absolute ones, or the ray frames behind UCPE."""
     output: Annotated[Path | None, tyro.conf.arg(aliases=["-o"])] = None

@@ -11,14 +11,14 @@ from torch import Tensor
 def apply_blocks(
     x: Tensor,  # (..., heads, tokens, head_dim)
     blocks: Tensor,  # (..., tokens or cameras, 4, 4)
-    cosine: Tensor | None,  # (tokens, head_dim / 4), None without RoPE
-    sine: Tensor | None,  # (tokens, head_dim / 4)
+    cosine: Tensor | None,  # (..., tokens, angles), None without RoPE; leading dimensions as those of x
+    sine: Tensor | None,  # (..., tokens, angles)
     tokens_per_block: int = 1,
     *,
     transpose: bool = False,
     forward: bool = True,
 ) -> Tensor:
-    """Blocks (or their transposes) on the first channels, turns by the angle (forward) or back on the rest.
+    """Blocks (or their transposes) on the first channels, turns by the angle (forward) or back on the last 2 x angles.
 
     Computed in float32 or better and returned in the dtype of x. On a CPU, unless compiled or differentiated with
     respect to the blocks, one pass over memory does it all.
@@ -39,7 +39,7 @@ def _compose(
 ) -> Tensor:
     """Out of torch operations: differentiable in everything, and what torch.compile fuses."""
     dtype = torch.promote_types(x.dtype, blocks.dtype)
-    split = x.shape[-1] if cosine is None else x.shape[-1] // 2
+    split = x.shape[-1] - (0 if cosine is None else 2 * cosine.shape[-1])
     groups = x[..., :split].to(dtype).unflatten(-1, (split // 4, 4))
     groups = groups.unflatten(-3, (blocks.shape[-3], tokens_per_block)).flatten(-3, -2)
     matrices = (blocks if transpose else blocks.mT).to(dtype).unsqueeze(-4)
@@ -49,8 +49,9 @@ def _compose(
     moved = moved.unflatten(-2, (tokens_per_block, split // 4)).flatten(-4, -3).flatten(-2)
     if cosine is None or sine is None:
         return moved.to(x.dtype)
-    pairs = x[..., split:].to(dtype).unflatten(-1, (2, 2, split // 4))  # axis, half of a pair, frequency
-    cosine, sine = (t.to(dtype).unflatten(-1, (2, 1, split // 4)) for t in (cosine, sine if forward else -sine))
+    count = cosine.shape[-1] // 2
+    pairs = x[..., split:].to(dtype).unflatten(-1, (2, 2, count))  # axis, half of a pair, frequency
+    cosine, sine = (t.to(dtype).unflatten(-1, (2, 1, count)) for t in (cosine, sine if forward else -sine))
     turned = (pairs * cosine + pairs.flip(-2) * torch.cat([-sine, sine], dim=-2)).flatten(-3)
     return torch.cat([moved, turned.expand(*moved.shape[:-1], -1)], dim=-1).to(x.dtype)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import torch
@@ -20,6 +21,9 @@ def camera_attention(
     attention_mask: Tensor | None = None,  # broadcasts to (..., heads, query tokens, key tokens)
     mask_invalid: bool = True,
     *,
+    added: tuple[Tensor, Tensor] | None = None,
+    rescale: bool = False,
+    discount: bool = False,
     diffusers: bool = False,
     backend: Any = None,
     parallel_config: Any = None,
@@ -28,21 +32,60 @@ def camera_attention(
 
     `key_operator` is that of the keys where they belong to other cameras (sharing one anchor). A boolean mask keeps
     what is True, a float mask is added. Keys without a ray take no part if `mask_invalid`; a query left without any
-    key gets zero. `diffusers=True` runs diffusers' dispatcher, which honours a user's choice of attention backend.
+    key gets zero. `added` holds what is added to transformed queries and keys (RayPE). `diffusers=True` runs diffusers'
+    dispatcher, which honours a user's choice of attention backend.
+
+    Far cameras make what they transform grow. SANA-WM's remedies depend on the world frame: `rescale` shrinks
+    transformed queries, keys and values to the RMS they had before, `discount` divides the weight of a key by the
+    square of its growth.
     """
     if key_operator is None:
         key_operator = operator
     elif not torch.compiler.is_compiling():
         check_anchors([operator, key_operator])
-    query, key, value = operator.query(query), key_operator.key(key), key_operator.value(value)
+    limit = _shrunk if rescale else _as_is
+    asked = limit(operator.query(query), query)
+    if added is not None:
+        asked, key_added = asked + added[0], added[1]
     mask, answered = _key_mask(attention_mask, key_operator.valid if mask_invalid else None)
-    if diffusers:
-        output = _dispatch(query, key, value, mask, backend, parallel_config)
-    else:
-        output = scaled_dot_product_attention(query, key, value, attn_mask=mask)
+    attend = partial(_dispatch, backend=backend, parallel_config=parallel_config) if diffusers else _attend
+    parts = []
+    for view, rows in [(None, slice(None))] if operator.seen_cosine is None else operator.views:
+        moved = key_operator.key(key, view)
+        seen = limit(moved, key) if added is None else limit(moved, key) + key_added
+        weighted = mask[..., rows, :] if mask is not None and mask.shape[-2] > 1 else mask
+        if discount:
+            weighted = _plus(weighted, -2 * (_rms(moved) / _rms(key)).clamp(min=1).log().mT)
+        parts.append(attend(asked[..., rows, :], seen, limit(key_operator.value(value, view), value), weighted))
+    output = parts[0] if len(parts) == 1 else torch.cat(parts, dim=-2)
     if answered is not None:
         output = torch.where(answered, output, torch.zeros_like(output))
     return operator.output(output)
+
+
+def _rms(x: Tensor) -> Tensor:
+    return x.float().square().mean(-1, keepdim=True).add(1e-6).sqrt()
+
+
+def _shrunk(x: Tensor, before: Tensor) -> Tensor:
+    """The tensor with no token's RMS above what it was before."""
+    return x * (_rms(before) / _rms(x)).clamp(max=1).to(x.dtype)
+
+
+def _as_is(x: Tensor, before: Tensor) -> Tensor:
+    return x
+
+
+def _plus(mask: Tensor | None, bias: Tensor) -> Tensor:
+    """An additive mask out of a boolean, an additive or no mask and a bias."""
+    if mask is None:
+        return bias
+    return bias.masked_fill(~mask, -torch.inf) if mask.dtype == torch.bool else mask + bias
+
+
+def _attend(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None) -> Tensor:
+    mask = mask if mask is None or mask.dtype == torch.bool else mask.to(query.dtype)
+    return scaled_dot_product_attention(query, key, value, attn_mask=mask)
 
 
 def _key_mask(mask: Tensor | None, valid: Tensor | None) -> tuple[Tensor | None, Tensor | None]:

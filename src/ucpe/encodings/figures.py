@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +14,8 @@ from torch import Tensor
 
 from ucpe.encodings.absolute import plucker_rays, raw_parameters
 from ucpe.encodings.frames import ray_frames, world_rays
-from ucpe.encodings.operators import ENCODINGS, Operator, camera_operator
+from ucpe.encodings.learned import AddedRays, RaySegments, RotaryRays
+from ucpe.encodings.operators import DEPTHS, ENCODINGS, Operator, camera_operator
 from ucpe.encodings.orientation import lat_up_map
 from ucpe.figures import BLIND, INK, PAPER, QUIET, check_picture, hide_ticks, new_figure, save_figure
 from ucpe.lenses.base import Lens
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
 
 HEIGHT, WIDTH, HEAD_DIM = 30, 50, 64
 QUERY_ROW, QUERY_COLUMN = 10, 15
+_QUERY = QUERY_ROW * WIDTH + QUERY_COLUMN
 
 
 def draw_encoding(name: str, path: str | Path, lens: Lens | None = None) -> None:
@@ -40,39 +43,148 @@ def draw_encoding(name: str, path: str | Path, lens: Lens | None = None) -> None
 
 def draw_relative(encoding: str, lens: Lens | None = None) -> Figure:
     """What a query at one pixel sees of all pixels of four cameras, through a relative encoding."""
-    lenses = [lens or UCM(xfov=140, xi=1.1)] * 3 + [Pinhole(xfov=70)]
-    poses = torch.stack([_pose(), _pose(yaw=25, pitch=10), _pose(right=1.0), _pose()])
-    names = ["the query's own camera", "turned by 25°", "moved 1 unit right", "same place, 70° pinhole lens"]
-    query, arrived = _meetings(encoding, lenses, poses)
+    scene = _Scene(lens)
+    query, arrived = _meetings(encoding, scene.lenses, scene.poses)
     rows = [
         ("same content in\ncamera channels", query[0], "mean logit"),
         ("same content in all\nchannels with RoPE", query[1], "mean logit"),
         ("length of a value\nwhen it arrives", arrived, "× its own"),
     ]
-    figure = _figure(
-        13.2, 6.5, _TITLES[encoding], f"What the ringed query sees of others; its ray is the line. {_KNOWS[encoding]}"
-    )
+    return _draw_rows(_TITLES[encoding], _KNOWS[encoding], scene, rows)
+
+
+def draw_sightings(encoding: str, lens: Lens | None = None) -> Figure:
+    """What a query at one pixel sees through an encoding that asks where its own camera sees the others' rays."""
+    scene = _Scene(lens, one_model=True)
+    together = scene.together()
+
+    def logits(depths: Sequence[float], channels: slice) -> Tensor:
+        size = (HEIGHT, WIDTH, HEAD_DIM)
+        operator = camera_operator(encoding, together, scene.poses, *size, depths=depths)  # type: ignore[arg-type]
+        return _pair_matrices(operator)[..., channels].mean(-1).reshape(4, HEIGHT, WIDTH)
+
+    everything, camera, rotary = slice(None), slice(0, HEAD_DIM // 2), slice(HEAD_DIM // 2, None)
+    if encoding == "urope":
+        rows = [
+            (f"same content,\npoints {depth:g} away", logits([depth], everything), "mean logit") for depth in (1.0, 4.0)
+        ]
+        rows.append(("same content,\nall depths", logits(DEPTHS, everything), "mean logit"))
+    else:
+        rows = [
+            ("same content in\ncamera channels", logits(DEPTHS, camera), "mean logit"),
+            ("same content in\nrotary channels", logits(DEPTHS, rotary), "mean logit"),
+            ("same content in\nall channels", logits(DEPTHS, everything), "mean logit"),
+        ]
+    return _draw_rows(_TITLES[encoding], _KNOWS[encoding], scene, rows)
+
+
+def draw_rore(lens: Lens | None = None) -> Figure:
+    """What a query at one pixel sees of all pixels of four cameras, with RoRE's frequencies before training."""
+    scene = _Scene(lens)
+    rays = scene.rays()
+    ones = torch.ones(1, len(rays), HEAD_DIM)
+    layer = RotaryRays(HEAD_DIM)
+    maps = []
+    for part in (slice(0, 3), slice(3, 6), slice(0, 6)):
+        some = torch.zeros_like(rays)
+        some[:, part] = rays[:, part]
+        with torch.no_grad():
+            query, key = layer(ones, ones, some)
+        maps.append((key[0] @ query[0, _QUERY]).div(HEAD_DIM).reshape(4, HEIGHT, WIDTH))
+    names = ("the direction\nalone", "the moment\nalone", "the whole ray")
+    rows = [(f"same content, told\n{name}", values, "mean logit") for name, values in zip(names, maps)]
+    return _draw_rows(_TITLES["rore"], _KNOWS["rore"], scene, rows)
+
+
+def draw_raype(lens: Lens | None = None) -> Figure:
+    """What RayPE adds between a query at one pixel and all pixels of four cameras, before training."""
+    scene = _Scene(lens)
+    rays = scene.rays()
+    direction, moment = rays.split(3, dim=-1)
+    product = moment @ direction[_QUERY] + direction @ moment[_QUERY]
+    layer = AddedRays(1, HEAD_DIM)
+    with torch.no_grad():
+        layer.strength.fill_(1)
+        query, key = layer(rays)
+    added = key[0] @ query[0, _QUERY] / HEAD_DIM**0.5
+    rows = [
+        ("reciprocal product:\nzero where rays meet", product.reshape(4, HEIGHT, WIDTH), "units"),
+        ("what is added\nat strength 1", added.reshape(4, HEIGHT, WIDTH), "logit"),
+    ]
+    return _draw_rows(_TITLES["raype"], _KNOWS["raype"], scene, rows)
+
+
+def draw_rayrope(lens: Lens | None = None) -> Figure:
+    """What a query at one pixel sees through RayRoPE, told three things about distances."""
+    scene = _Scene(lens, one_model=True)
+    layer = RaySegments(1, HEAD_DIM)
+    rows = []
+    told = {"all are 1 away": (0.0, 0.02), "all are 4 away": (math.log(4), 0.02), "nothing yet": (0.0, math.log(20))}
+    for label, bias in told.items():
+        with torch.no_grad():
+            layer.distance.bias.copy_(torch.tensor(bias))
+            tokens = torch.zeros(4 * HEIGHT * WIDTH, 1)
+            cosine, sine = layer.turns(tokens, scene.together(), scene.poses, HEIGHT, WIDTH)
+        seen = [t[0] for t in (cosine, sine)]
+        meeting = (seen[0] * seen[0][_QUERY] + seen[1] * seen[1][_QUERY]).mean(-1).reshape(4, HEIGHT, WIDTH)
+        rows.append((f"same content,\n{label}", meeting, "mean logit"))
+    return _draw_rows(_TITLES["rayrope"], _KNOWS["rayrope"], scene, rows)
+
+
+class _Scene:
+    """Four cameras: the query's own, one turned, one moved, one with another lens."""
+
+    def __init__(self, lens: Lens | None, one_model: bool = False):
+        last = lens if lens and one_model else UCM(xfov=70, xi=0) if one_model else Pinhole(xfov=70)
+        self.lenses: list[Lens] = [lens or UCM(xfov=140, xi=1.1)] * 3 + [last]
+        self.poses = torch.stack([_pose(), _pose(yaw=25, pitch=10), _pose(right=1.0), _pose()])
+        self.names = ["the query's own camera", "turned by 25°", "moved 1 unit right", "same place, 70° pinhole lens"]
+        if lens and one_model:
+            self.poses[3] = _pose(forward=1.0)
+            self.names[3] = "moved 1 unit forward"
+
+    def together(self) -> Lens:
+        """The lenses as one, of batch shape (4,)."""
+        first, last = self.lenses[0], self.lenses[3]
+        if first is last:
+            return first.expand(4)
+        parameters = {name: torch.stack([lens.parameters[name] for lens in self.lenses]) for name in first.parameters}
+        return type(first)(**parameters)
+
+    def rays(self) -> Tensor:
+        """Plücker rays (tokens, 6) of all cameras."""
+        found = [plucker_rays(lens, self.poses[i : i + 1], HEIGHT, WIDTH) for i, lens in enumerate(self.lenses)]
+        return torch.cat(found).flatten(0, 2)
+
+
+def _draw_rows(title: str, knows: str, scene: _Scene, rows: Sequence[tuple[str, Tensor, str]]) -> Figure:
+    """One row of four cameras for each label, maps (4, HEIGHT, WIDTH) and unit."""
+    subtitle = f"What the ringed query sees of others; its ray is the line. {knows}"
+    figure = _figure(13.2, 1.1 + 1.8 * len(rows), title, subtitle)
     for r, (label, maps, unit) in enumerate(rows):
-        low, high = (0.0, 1.0) if r < 2 else (1.0, 1.1)
+        low, high = {"mean logit": (0.0, 1.0), "× its own": (1.0, 1.1)}.get(unit, (0.0, 0.0))
         low, high = min(low, maps.min().item()), max(high, maps.max().item())
+        colours = "magma" if unit == "mean logit" else "cividis" if unit == "× its own" else "RdBu"
+        if colours == "RdBu":
+            high = max(high, -low)
+            low = -high
         image = None
         for c in range(4):
-            axes = _panel(figure, r, c, 3, 4)
+            axes = _panel(figure, r, c, len(rows), 4)
             values = maps[c].numpy().copy()
-            values[~_seen(lenses[c])] = np.nan
-            colours = "magma" if r < 2 else "cividis"
+            values[~_seen(scene.lenses[c])] = np.nan
             image = axes.imshow(
                 values, cmap=colours, vmin=low, vmax=high, extent=(0, WIDTH, HEIGHT, 0), interpolation="nearest"
             )
-            _graticule(axes, lenses[c], poses[c])
-            _mark_query(axes, c, lenses, poses)
+            _graticule(axes, scene.lenses[c], scene.poses[c])
+            _mark_query(axes, c, scene.lenses, scene.poses)
             axes.set_xlim(0, WIDTH), axes.set_ylim(HEIGHT, 0)
             _frame(axes)
             if r == 0:
-                axes.set_title(names[c], fontsize=10.5, color=INK, pad=7)
+                axes.set_title(scene.names[c], fontsize=10.5, color=INK, pad=7)
             if c == 0:
                 axes.set_ylabel(label, fontsize=9.5, color=INK, labelpad=10)
-        _colour_bar(figure, image, r, 3, unit)
+        _colour_bar(figure, image, r, len(rows), unit)
     return figure
 
 
@@ -224,17 +336,22 @@ def _meetings(encoding: str, lenses: Sequence[Lens], poses: Tensor) -> tuple[tup
             for i, lens in enumerate(lenses)
         ]
     )
-    basis = torch.eye(HEAD_DIM)[:, None]
-    at = QUERY_ROW * WIDTH + QUERY_COLUMN
-    queries = operator.tokens(slice(at, at + 1)).query(basis)[:, 0]
-    keys = operator.key(basis.expand(-1, operator.token_count, -1))
-    matrices = torch.einsum("ic,jtc->tij", queries, keys)
+    matrices = _pair_matrices(operator, whole=True)
     diagonal = matrices.diagonal(dim1=-2, dim2=-1)
     gain = matrices.square().sum((-2, -1)).div(HEAD_DIM).sqrt()
     shape = (len(lenses), HEIGHT, WIDTH)
     arrived = gain if operator.transforms_value else torch.ones_like(gain)
     logits = (diagonal[:, : HEAD_DIM // 2].mean(-1).reshape(shape), diagonal.mean(-1).reshape(shape))
     return logits, arrived.reshape(shape)
+
+
+def _pair_matrices(operator: Operator, whole: bool = False) -> Tensor:
+    """Diagonals (tokens, head_dim) of D_1 D_2^-1 between the query and every token, or these matrices themselves."""
+    basis = torch.eye(HEAD_DIM)[:, None]
+    view = None if operator.seen_cosine is None else 0
+    queries = operator.tokens(slice(_QUERY, _QUERY + 1)).query(basis)[:, 0]
+    keys = operator.key(basis.expand(-1, operator.token_count, -1), view)
+    return torch.einsum("ic,jtc->tij", queries, keys) if whole else torch.einsum("ic,itc->ti", queries, keys)
 
 
 def _mark_query(axes: Axes, camera: int, lenses: Sequence[Lens], poses: Tensor) -> None:
@@ -325,16 +442,35 @@ def _two(low: str, high: str) -> Any:
     return ListedColormap([low, high])
 
 
-_TITLES = {"ucpe": "UCPE", "gta": "GTA", "prope": "PRoPE", "cape": "CaPE"}
+_TITLES = {
+    "ucpe": "UCPE",
+    "gta": "GTA",
+    "prope": "PRoPE",
+    "cape": "CaPE",
+    "urope": "URoPE",
+    "sightline": "Sightline",
+    "rore": "RoRE",
+    "raype": "RayPE",
+    "rayrope": "RayRoPE",
+}
 _KNOWS = {
     "ucpe": "Tokens that look the same way answer, through any lens.",
     "gta": "A camera answers as one, whatever its lens.",
     "prope": "A camera answers as one; its intrinsics scale the answer.",
     "cape": "A camera answers as one, and its values arrive untouched.",
+    "urope": "Points of others' rays answer where the query's camera sees them.",
+    "sightline": "Rays answer by direction, and by where the query's camera sees them.",
+    "rore": "Rays with similar numbers answer; here before training.",
+    "raype": "Rays that meet add nothing; here before training.",
+    "rayrope": "Segments answer by where the query's camera sees their ends.",
 }
 
 DRAWINGS: dict[str, Callable[[Lens | None], Any]] = {
-    **{name: (lambda lens, name=name: draw_relative(name, lens)) for name in ENCODINGS},  # type: ignore[misc]
+    **{name: partial(draw_relative, name) for name in ENCODINGS if name not in ("urope", "sightline")},
+    **{name: partial(draw_sightings, name) for name in ("urope", "sightline")},
+    "rore": draw_rore,
+    "raype": draw_raype,
+    "rayrope": draw_rayrope,
     "lat-up": draw_lat_up,
     "plucker": draw_plucker,
     "raw": draw_raw,

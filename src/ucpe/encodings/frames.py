@@ -111,6 +111,22 @@ def identity_where(condition: Tensor, transform: Tensor) -> Tensor:
     return torch.where(condition[..., None, None], identity, transform)
 
 
+def anchored_poses(
+    c2w: Tensor,  # (..., N, 4, 4), gravity-aligned if `upright`
+    upright: bool,
+) -> Tensor:
+    """Poses (..., N, 4, 4) in the frame of the first camera, or in the upright frame at its position and heading."""
+    origin = c2w[..., :1, :, :].clone()
+    if upright:
+        down = torch.tensor([0.0, 1.0, 0.0]).to(c2w).expand(*origin.shape[:-2], 3)
+        ahead = origin[..., :3, 2] * (1 - down)
+        aside = torch.linalg.cross(origin[..., :3, 0] * (1 - down), down)  # for cameras that look straight up or down
+        ahead = torch.where((norm(ahead) > DEGENERATE_SINE)[..., None], ahead, aside)
+        ahead = ahead / norm(ahead)[..., None]
+        origin[..., :3, :3] = torch.stack([torch.linalg.cross(down, ahead), down, ahead], dim=-1)
+    return rigid_inverse(origin) @ c2w
+
+
 def as_poses(c2w: Tensor) -> Tensor:
     """Camera poses (..., N, 4, 4), exactly rigid, in float64 where the device has it; ValueError if they are none."""
     if not isinstance(c2w, Tensor) or c2w.ndim < 3 or c2w.shape[-2:] != (4, 4):

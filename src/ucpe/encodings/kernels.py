@@ -18,8 +18,8 @@ VALUES_PER_THREAD = 2**20
 def apply_blocks_cpu(
     x: Tensor,  # (..., heads, tokens, head_dim) float32 or float64
     blocks: Tensor,  # (..., tokens or cameras, 4, 4) of the same dtype
-    cosine: Tensor | None,  # (tokens, head_dim / 4), None without RoPE
-    sine: Tensor | None,  # (tokens, head_dim / 4)
+    cosine: Tensor | None,  # (..., tokens, angles), None without RoPE; leading dimensions as those of x, or 1
+    sine: Tensor | None,  # (..., tokens, angles)
     tokens_per_block: int,
     transpose: bool,
     forward: bool,
@@ -30,7 +30,7 @@ def apply_blocks_cpu(
     x = x if x.stride(-1) == 1 else x.contiguous()
     output = torch.empty_like(x)
     blocks = blocks.detach().expand(*batch, *blocks.shape[-3:]).reshape(-1, *blocks.shape[-3:]).contiguous()
-    angles = [x.new_zeros(0, 0) if angle is None else angle.contiguous() for angle in (cosine, sine)]
+    angles = [_angles(angle, batch, x) for angle in (cosine, sine)]
     arguments = (
         *(_memory(x), x.stride(), _memory(output), output.stride(), tuple(x.shape)),
         *(blocks.numpy(), *(angle.detach().numpy() for angle in angles)),
@@ -46,6 +46,16 @@ def apply_blocks_cpu(
     for other in others:
         other.join()
     return output.reshape(*batch, heads, tokens, head_dim)
+
+
+def _angles(values: Tensor | None, batch: list[int], x: Tensor) -> Tensor:
+    """Values (batch or 1, heads or 1, tokens, angles), none of them without RoPE."""
+    if values is None:
+        return x.new_zeros(1, 1, 0, 0)
+    values = values.reshape(*(1,) * (len(batch) + 3 - values.ndim), *values.shape)
+    if values.shape[:-3].numel() > 1:
+        values = values.expand(*batch, *values.shape[-3:])
+    return values.reshape(-1, *values.shape[-3:]).contiguous()
 
 
 def _memory(tensor: Tensor) -> Any:
@@ -71,10 +81,12 @@ def _apply(
     stop: int,
 ) -> None:
     batch, heads, _, head_dim = shape
-    quarter = cosine.shape[1] // 2
+    quarter = cosine.shape[3] // 2
     groups = head_dim // 4 - quarter
     for b in range(batch):
         for h in range(heads):
+            turn_cosine = cosine[min(b, cosine.shape[0] - 1), min(h, cosine.shape[1] - 1)]
+            turn_sine = sine[min(b, sine.shape[0] - 1), min(h, sine.shape[1] - 1)]
             for token in range(start, stop):
                 row = x[b * x_stride[0] + h * x_stride[1] + token * x_stride[2] :]
                 target = output[b * output_stride[0] + h * output_stride[1] + token * output_stride[2] :]
@@ -94,7 +106,7 @@ def _apply(
                 for axis in range(2 if quarter else 0):
                     first = 4 * groups + 2 * quarter * axis
                     for i in range(quarter):
-                        cos, sin = cosine[token, quarter * axis + i], sine[token, quarter * axis + i]
+                        cos, sin = turn_cosine[token, quarter * axis + i], turn_sine[token, quarter * axis + i]
                         sin = sin if forward else -sin
                         x0, x1 = row[first + i], row[first + quarter + i]
                         target[first + i] = cos * x0 - sin * x1

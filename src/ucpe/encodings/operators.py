@@ -1,4 +1,4 @@
-"""Per-token operators that put cameras into attention: CaPE, GTA, PRoPE and UCPE."""
+"""Per-token operators that put cameras into attention: CaPE, GTA, PRoPE, UCPE, URoPE and our Sightline."""
 
 from __future__ import annotations
 
@@ -17,22 +17,35 @@ from ucpe.encodings.frames import (
     camera_ray_frames,
     identity_where,
     rigid_inverse,
+    token_grid,
     token_rays,
 )
+from ucpe.encodings.sightings import sightings
 from ucpe.lenses.base import Lens
 
-Encoding: TypeAlias = Literal["ucpe", "gta", "prope", "cape"]
+Encoding: TypeAlias = Literal["ucpe", "gta", "prope", "cape", "urope", "sightline"]
 
 ENCODINGS = {
     "ucpe": "one rigid transform per ray: any lens",
     "gta": "one rigid transform per camera: pose, no lens",
     "prope": "one projective transform per camera: pose and pinhole intrinsics",
     "cape": "GTA on queries and keys only",
+    "urope": "RoPE at the place where the query's camera sees points of the key's ray: any lens",
+    "sightline": "UCPE on half of a head, URoPE on the other half: any lens",
 }
 """Relative encodings by name, and what each knows."""
 
+LEARNED_ENCODINGS = {
+    "raype": "Plücker rays added to queries and keys: any lens",
+    "rore": "queries and keys turned by learned functions of Plücker rays: any lens",
+}
+"""Encodings whose attention layers have parameters of their own, and what each knows."""
+
 ROPE_BASE = 100.0
 """Ratio between the highest and (almost) the lowest RoPE frequency, as in PRoPE."""
+
+DEPTHS = (1.0, 2.0, 4.0)
+"""Distances along a key's ray, in near-plane depths, of the points that URoPE and Sightline look at."""
 
 LARGE_TRANSLATION = 10.0
 """Distance from the anchor, in near-plane depths, beyond which attention logits blow up."""
@@ -44,6 +57,9 @@ class Operator:
     Attention uses D^T on queries, D^-1 on keys and values, D on outputs, so that tokens meet through D_1 D_2^-1
     only. Applies to tensors (..., heads, tokens, head_dim) whose leading dimensions broadcast against its own.
     Never materialised as head_dim x head_dim; one operator serves all blocks and denoising steps of a model.
+
+    Where it has `seen_cosine`, the RoPE of keys and values depends on the camera of the query (a `view`), which sees
+    them somewhere in its own image. `views` lists the tokens of each camera.
     """
 
     def __init__(
@@ -53,11 +69,15 @@ class Operator:
         *,
         head_dim: int,
         tokens_per_block: int = 1,
-        cosine: Tensor | None = None,  # (tokens, head_dim / 4) or None without RoPE
-        sine: Tensor | None = None,  # (tokens, head_dim / 4)
+        cosine: Tensor | None = None,  # (tokens, angles) or None without RoPE; an angle turns two channels
+        sine: Tensor | None = None,  # (tokens, angles)
+        seen_cosine: Tensor | None = None,  # (..., cameras, heads or 1, tokens, angles) of keys, None if as cosine
+        seen_sine: Tensor | None = None,  # (..., cameras, heads or 1, tokens, angles)
+        camera_tokens: int = 1,
+        first_token: int = 0,
         valid: Tensor | None = None,  # (..., tokens) bool, None if all are
         transforms_value: bool = True,
-        anchor: Tensor | None = None,  # (..., 4, 4) pose of the world origin
+        anchor: Tensor | None = None,  # (..., 4, 4) pose of the world origin; (..., cameras, 4, 4) with views
     ):
         self.blocks = blocks
         self.inverse = inverse
@@ -65,6 +85,10 @@ class Operator:
         self.tokens_per_block = tokens_per_block
         self.cosine = cosine
         self.sine = sine
+        self.seen_cosine = seen_cosine
+        self.seen_sine = seen_sine
+        self.camera_tokens = camera_tokens
+        self.first_token = first_token
         self.valid = valid
         self.transforms_value = transforms_value
         self.anchor = anchor
@@ -73,13 +97,13 @@ class Operator:
         """D^T x for queries (..., heads, tokens, head_dim)."""
         return self._apply(x, self.blocks, transpose=True, forward=False)
 
-    def key(self, x: Tensor) -> Tensor:
-        """D^-1 x for keys (..., heads, tokens, head_dim)."""
-        return self._apply(x, self.inverse, forward=False)
+    def key(self, x: Tensor, view: int | None = None) -> Tensor:
+        """D^-1 x for keys (..., heads, tokens, head_dim), as the camera `view` sees them where that matters."""
+        return self._apply(x, self.inverse, forward=False, view=view)
 
-    def value(self, x: Tensor) -> Tensor:
-        """D^-1 x for values (..., heads, tokens, head_dim); CaPE leaves them alone."""
-        return self._apply(x, self.inverse, forward=False) if self.transforms_value else x
+    def value(self, x: Tensor, view: int | None = None) -> Tensor:
+        """D^-1 x for values (..., heads, tokens, head_dim), likewise; CaPE leaves them alone."""
+        return self._apply(x, self.inverse, forward=False, view=view) if self.transforms_value else x
 
     def output(self, x: Tensor) -> Tensor:
         """D x for attention outputs (..., heads, tokens, head_dim); CaPE leaves them alone."""
@@ -95,11 +119,21 @@ class Operator:
         """Number of tokens."""
         return self.blocks.shape[-3] * self.tokens_per_block
 
+    @property
+    def views(self) -> list[tuple[int, slice]]:
+        """Cameras that queries of these tokens belong to, each with the range of its tokens among these."""
+        if self.seen_cosine is None:
+            raise ValueError("this operator treats all cameras alike and knows no views")
+        start, stop = self.first_token, self.first_token + self.token_count
+        count = self.camera_tokens
+        cameras = range(start // count, -(-stop // count))
+        return [(c, slice(max(c * count, start) - start, min((c + 1) * count, stop) - start)) for c in cameras]
+
     def to(self, *args: Any, **kwargs: Any) -> Operator:
         """The same operator on another device, or in another dtype no lower than float32."""
-        moved = {name: _move(getattr(self, name), args, kwargs) for name in ("blocks", "inverse", "cosine", "sine")}
+        moved = {name: _move(getattr(self, name), args, kwargs) for name in ("blocks", "inverse", *_ANGLES)}
         device = self.blocks.to(*args, **kwargs).device
-        return self._with(
+        return self.replaced(
             **moved,
             valid=None if self.valid is None else self.valid.to(device),
             anchor=None if self.anchor is None else self.anchor.to(device),
@@ -109,21 +143,23 @@ class Operator:
         """The operator of one batch entry or slice, indexed along `batch_shape`."""
         if not self.batch_shape:
             raise IndexError("this operator has no batch dimension to index")
-        names = ("blocks", "inverse", "valid", "anchor")
-        return self._with(**{name: None if (t := getattr(self, name)) is None else t[index] for name in names})
+        names = ("blocks", "inverse", "seen_cosine", "seen_sine", "valid", "anchor")
+        return self.replaced(**{name: None if (t := getattr(self, name)) is None else t[index] for name in names})
 
     def tokens(self, part: slice) -> Operator:
         """The operator of a range of tokens, for context parallelism or for cross-attention between views."""
         start, stop, step = part.indices(self.token_count)
+        if step != 1 and self.seen_cosine is not None:
+            raise ValueError(f"tokens of an operator with views are taken in ranges without gaps, got a step of {step}")
         count = self.tokens_per_block
         whole = step == 1 and start % count == 0 and stop % count == 0
         operator = self if whole else self._per_token()
         coarse = slice(start // count, stop // count) if whole else part
-        return operator._with(
+        return operator.replaced(
             blocks=operator.blocks[..., coarse, :, :],
             inverse=operator.inverse[..., coarse, :, :],
-            cosine=None if self.cosine is None else self.cosine[part],
-            sine=None if self.sine is None else self.sine[part],
+            **{name: None if (t := getattr(self, name)) is None else t[..., part, :] for name in _ANGLES},
+            first_token=self.first_token + start,
             valid=None if self.valid is None else self.valid[..., part],
         )
 
@@ -142,27 +178,31 @@ class Operator:
     def __repr__(self) -> str:
         batch = f"batch {tuple(self.batch_shape)}, " if self.batch_shape else ""
         blind = "" if self.valid is None else f", {int((~self.valid).sum())} without a ray"
-        rope = "with" if self.cosine is not None else "no"
-        return f"Operator({batch}{self.token_count} tokens{blind}, heads of {self.head_dim}, {rope} RoPE)"
+        rope = "no RoPE" if self.cosine is None else "with RoPE" if self.seen_cosine is None else "RoPE by view"
+        return f"Operator({batch}{self.token_count} tokens{blind}, heads of {self.head_dim}, {rope})"
 
-    def _apply(self, x: Tensor, blocks: Tensor, *, transpose: bool = False, forward: bool) -> Tensor:
+    def _apply(
+        self, x: Tensor, blocks: Tensor, *, transpose: bool = False, forward: bool, view: int | None = None
+    ) -> Tensor:
         if x.shape[-1] != self.head_dim or x.shape[-2] != self.token_count or x.ndim < 3:
             raise ValueError(
                 f"this operator is for tensors (..., heads, {self.token_count} tokens, {self.head_dim} channels), "
                 f"got {tuple(x.shape)}"
             )
-        return apply_blocks(
-            x, blocks, self.cosine, self.sine, self.tokens_per_block, transpose=transpose, forward=forward
-        )
+        cosine, sine = self.cosine, self.sine
+        if view is not None and self.seen_cosine is not None and self.seen_sine is not None:
+            cosine, sine = self.seen_cosine[..., view, :, :, :], self.seen_sine[..., view, :, :, :]
+        return apply_blocks(x, blocks, cosine, sine, self.tokens_per_block, transpose=transpose, forward=forward)
 
     def _per_token(self) -> Operator:
         if self.tokens_per_block == 1:
             return self
         count = self.tokens_per_block
         blocks, inverse = (t.repeat_interleave(count, dim=-3) for t in (self.blocks, self.inverse))
-        return self._with(blocks=blocks, inverse=inverse, tokens_per_block=1)
+        return self.replaced(blocks=blocks, inverse=inverse, tokens_per_block=1)
 
-    def _with(self, **changes: Any) -> Operator:
+    def replaced(self, **changes: Any) -> Operator:
+        """The same operator with other tensors, by the names of the constructor."""
         return Operator(**{**vars(self), **changes})
 
 
@@ -178,21 +218,26 @@ def camera_operator(
     position: Position = "center",
     frame: Frame = "paper",
     anchor: Tensor | bool = True,  # (..., 4, 4), or whether to anchor at the first camera
+    heads: int = 1,
+    depths: Sequence[float] = DEPTHS,
     dtype: torch.dtype = torch.float32,
 ) -> Operator:
     """Operator of N cameras with height x width tokens each, frame-major as Wan flattens its latents.
 
-    `encoding` is "ucpe", "gta", "prope" or "cape". Half of a head carries camera blocks and half RoPE over token
-    columns and rows (a quarter each), or all of it camera blocks if not `rope`. The world is moved to the first camera
-    of each clip, which changes no attention and keeps numbers small; operators that meet in a cross-attention must
-    share one `anchor`. `position` and `frame` are those of `ray_frames`. Built in float64, kept in `dtype`.
+    `encoding` is a key of `ENCODINGS`. Half of a head carries camera blocks and half RoPE over token columns and rows
+    (a quarter each), or all of it camera blocks if not `rope`; "urope" gives all of it to RoPE. The world is moved to
+    the first camera of each clip, which changes no attention and keeps numbers small; operators that meet in a
+    cross-attention must share one `anchor`. `position` and `frame` are those of `ray_frames`. "urope" and "sightline"
+    look at points at the given `depths` along every ray, dealt out over the frequencies of all `heads`; theirs are
+    parts of one operator of all cameras (`tokens`). Built in float64, kept in `dtype`.
     """
     _check_request(encoding, head_dim, rope, dtype)
-    c2w = _per_camera(lens, as_poses(c2w))
+    pairwise = encoding in ("urope", "sightline")
+    world = c2w = _per_camera(lens, as_poses(c2w))
     origin = _anchor_pose(c2w, anchor)
     c2w = c2w if origin is None else rigid_inverse(origin)[..., None, :, :] @ c2w
     _warn_of_large_translations(c2w)
-    if encoding == "ucpe":
+    if encoding in ("ucpe", "sightline"):
         ray_to_camera, valid = camera_ray_frames(lens, height, width, frame, position, c2w)
         inverse = c2w[..., None, None, :, :] @ ray_to_camera
         valid = valid.expand(inverse.shape[:-2])
@@ -203,23 +248,31 @@ def camera_operator(
         valid = token_rays(lens, height, width, position, c2w).valid
         valid = valid.expand(*c2w.shape[:-2], height, width)
         inverse, blocks = c2w, rigid_inverse(c2w)
+        if encoding == "urope":
+            inverse = blocks = torch.eye(4).to(c2w).expand_as(c2w)
         if encoding == "prope":
             intrinsics = normalised_intrinsics(lens, height, width).to(c2w)
             blocks = _lift(intrinsics) @ blocks
             inverse = inverse @ _lift(torch.linalg.inv(intrinsics))
         tokens_per_block = height * width
-    frames = inverse.shape[-3] * tokens_per_block // (height * width)
-    cosine, sine = _rope_coefficients(frames, height, width, head_dim, c2w) if rope else (None, None)
+    angles: dict[str, Any] = {}
+    if rope:
+        frequency = _rope_frequency(head_dim // (4 if encoding == "urope" else 8), c2w)
+        angles["cosine"], angles["sine"] = _rope_coefficients(c2w.shape[-3], height, width, frequency)
+    if pairwise:
+        places = sightings(lens, c2w, height, width, depths, position=position)
+        places = places - token_grid(height, width, position, c2w)[0, 0]
+        angles["seen_cosine"], angles["seen_sine"] = _seen_coefficients(places, frequency, heads)
     return Operator(
         blocks.to(dtype),
         inverse.to(dtype),
         head_dim=head_dim,
         tokens_per_block=tokens_per_block,
-        cosine=None if cosine is None else cosine.to(dtype),
-        sine=None if sine is None else sine.to(dtype),
+        **{name: angle.to(dtype) for name, angle in angles.items()},
+        camera_tokens=height * width,
         valid=None if valid.all() else valid.flatten(-3),
         transforms_value=encoding != "cape",
-        anchor=origin,
+        anchor=world if pairwise else origin,
     )
 
 
@@ -231,15 +284,33 @@ def normalised_intrinsics(lens: Lens, height: int, width: int) -> Tensor:
     return matrix / size[:, None] - centre
 
 
-def _rope_coefficients(frames: int, height: int, width: int, head_dim: int, like: Tensor) -> tuple[Tensor, Tensor]:
-    """Cosine and sine (tokens, head_dim / 4): angles of the column, then of the row, of every token."""
-    count = head_dim // 8
-    exponent = torch.arange(count, dtype=like.dtype, device=like.device) / count
-    frequency = ROPE_BASE**-exponent
-    column = torch.arange(width, dtype=like.dtype, device=like.device)[:, None] * frequency
-    row = torch.arange(height, dtype=like.dtype, device=like.device)[:, None] * frequency
-    shape = (frames, height, width, count)
+def _rope_frequency(count: int, like: Tensor) -> Tensor:
+    """Angles per token (count,) from 1 radian down to almost 1 / `ROPE_BASE`."""
+    return ROPE_BASE ** -(torch.arange(count, dtype=like.dtype, device=like.device) / count)
+
+
+def _rope_coefficients(frames: int, height: int, width: int, frequency: Tensor) -> tuple[Tensor, Tensor]:
+    """Cosine and sine (tokens, 2 x frequencies): angles of the column, then of the row, of every token."""
+    column = torch.arange(width).to(frequency)[:, None] * frequency
+    row = torch.arange(height).to(frequency)[:, None] * frequency
+    shape = (frames, height, width, len(frequency))
     angles = torch.cat([column.expand(shape), row[:, None].expand(shape)], dim=-1).flatten(0, 2)
+    return angles.cos(), angles.sin()
+
+
+def _seen_coefficients(
+    places: Tensor,  # (..., cameras, depths, tokens, 2) in tokens
+    frequency: Tensor,  # (frequencies,)
+    heads: int,
+) -> tuple[Tensor, Tensor]:
+    """Cosine and sine (..., cameras, heads, tokens, 2 x frequencies) of columns and rows.
+
+    Neighbouring frequencies look at different depths, and so do neighbouring heads at the same frequency.
+    """
+    numbers = torch.arange(len(frequency)) + torch.arange(heads)[:, None]
+    depth = (numbers % places.shape[-3]).to(places.device)
+    chosen = places.movedim(-3, -1)[..., depth].movedim(-2, -4)  # (..., cameras, heads, tokens, 2, frequencies)
+    angles = (chosen * frequency).flatten(-2)
     return angles.cos(), angles.sin()
 
 
@@ -270,6 +341,8 @@ def _anchor_pose(c2w: Tensor, anchor: Tensor | bool) -> Tensor | None:
 def _check_request(encoding: str, head_dim: int, rope: bool, dtype: torch.dtype) -> None:
     if encoding not in ENCODINGS:
         raise ValueError(f"encoding must be one of {', '.join(ENCODINGS)}, got {encoding!r}")
+    if not rope and encoding in ("urope", "sightline"):
+        raise ValueError(f"{encoding} is made of RoPE and cannot do without")
     multiple = 8 if rope else 4
     if head_dim < multiple or head_dim % multiple:
         raise ValueError(
@@ -297,7 +370,8 @@ def check_anchors(operators: Sequence[Operator]) -> None:
             continue
         if first is None or other is None or not _same_pose(first, other):
             raise ValueError(
-                "operators that meet in one attention must share their world: give camera_operator the same anchor="
+                "operators that meet in one attention must share their world: give camera_operator the same anchor=, "
+                "or, where cameras see each other's rays, take both with .tokens() from one operator of all cameras"
             )
 
 
@@ -312,10 +386,14 @@ def _join(operators: Sequence[Operator], join: Any, *, shared_tokens: bool) -> O
     if not operators:
         raise ValueError("there are no operators to join")
     first = operators[0]
+    if first.seen_cosine is not None and not shared_tokens:
+        raise ValueError("cameras that see each other's rays are built into one operator, not joined afterwards")
     for operator in operators[1:]:
         for name in ("head_dim", "tokens_per_block", "transforms_value"):
             if getattr(operator, name) != getattr(first, name):
                 raise ValueError(f"operators differ in {name}: {getattr(first, name)}, {getattr(operator, name)}")
+        if (operator.seen_cosine is None) != (first.seen_cosine is None):
+            raise ValueError(f"operators differ: {first!r}, {operator!r}")
         same_tokens = not shared_tokens or operator.token_count == first.token_count
         if (operator.cosine is None) != (first.cosine is None) or not same_tokens:
             raise ValueError(f"operators differ: {first!r}, {operator!r}")
@@ -323,6 +401,8 @@ def _join(operators: Sequence[Operator], join: Any, *, shared_tokens: bool) -> O
         if shared_tokens and not same_grid:
             raise ValueError("operators of one batch must have the same token grid")
     changes = {name: join([getattr(o, name) for o in operators], -3) for name in ("blocks", "inverse")}
+    if first.seen_cosine is not None:
+        changes |= {name: join([getattr(o, name) for o in operators], 0) for name in ("seen_cosine", "seen_sine")}
     if any(operator.valid is not None for operator in operators):
         changes["valid"] = join([_valid(operator) for operator in operators], -1)
     if shared_tokens:
@@ -330,13 +410,16 @@ def _join(operators: Sequence[Operator], join: Any, *, shared_tokens: bool) -> O
         changes["anchor"] = None if any(a is None for a in anchors) else join(anchors, 0)
     elif first.cosine is not None:
         changes |= {name: join([getattr(o, name) for o in operators], 0) for name in ("cosine", "sine")}
-    return first._with(**changes)
+    return first.replaced(**changes)
 
 
 def _valid(operator: Operator) -> Tensor:
     if operator.valid is not None:
         return operator.valid
     return torch.ones(*operator.batch_shape, operator.token_count, dtype=torch.bool, device=operator.blocks.device)
+
+
+_ANGLES = ("cosine", "sine", "seen_cosine", "seen_sine")
 
 
 def _move(tensor: Tensor | None, args: Any, kwargs: Any) -> Tensor | None:

@@ -34,7 +34,7 @@ class Recipe:
     """What lets the camera steer the model: the spatial attention adapter, a baseline, or SANA-WM's own branch."""
     orientation: bool = True
     """Absolute pitch and roll: the Lat-Up map, or gravity-aligned poses for the baselines."""
-    encoding: Literal["ucpe", "gta", "prope", "cape"] = "ucpe"
+    encoding: Literal["ucpe", "gta", "prope", "cape", "urope", "sightline", "raype", "rore"] = "ucpe"
     """Encoding in the attention of the camera adapter."""
     compression: int = PAPER_COMPRESSION
     """Width of the camera adapter's branch, as a divisor of the model's width."""
@@ -179,8 +179,12 @@ def desk_model() -> Recipe:
     )
 
 
+SUCCESSORS: tuple[Literal["sightline", "urope", "raype", "rore"], ...] = ("sightline", "urope", "raype", "rore")
+"""Encodings of the adapter that are not the paper's, each with a recipe of its name."""
+
+
 def _table() -> list[Recipe]:
-    """The rows of Table 1, and the paper's image-to-video model."""
+    """The rows of Table 1, encodings that came later, and the paper's image-to-video model."""
     rows = [
         Recipe("ucpe"),
         Recipe("ucpe-relative", orientation=False),
@@ -191,6 +195,7 @@ def _table() -> list[Recipe]:
         Recipe("ucpe-post", placement="post"),
         Recipe("prope", encoding="prope"),
         Recipe("gta", encoding="gta"),
+        *(Recipe(name, encoding=name) for name in SUCCESSORS),
     ]
     for orientation, suffix in ((False, "-relative"), (True, "")):
         rows.append(Recipe(f"recammaster{suffix}", adapter="recammaster", orientation=orientation))

@@ -1,0 +1,189 @@
+"""Encodings with parameters of their own in every attention layer: RoRE, RayPE and RayRoPE."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import scaled_dot_product_attention
+
+from ucpe.encodings.frames import as_poses, rigid_inverse, world_rays
+from ucpe.encodings.sightings import place_points
+from ucpe.lenses.base import Lens
+from ucpe.lenses.numerics import norm
+
+SMALLEST_MOMENT = 1e-6
+"""RayPE's bound below which a moment has no direction, in world units."""
+
+
+class RotaryRays(nn.Module):
+    """RoRE: queries and keys turned by angles that are learned linear functions of a token's Plücker ray.
+
+    Two channels i turn by sum_p P_p theta_(p, i), where P holds direction d and moment m, and their mirror images
+    1 - d and 1 - m. The frequencies theta start with one component of the ray each, from `HIGHEST` down by octaves.
+    """
+
+    HIGHEST = 8.0
+    """Highest frequency at the start, in radians per unit of direction or moment."""
+
+    def __init__(self, head_dim: int):
+        super().__init__()
+        count = head_dim // 2
+        start = torch.zeros(12, count)
+        for i in range(count):
+            start[i % 6, i] = self.HIGHEST / 2 ** (i // 6)
+        self.frequency = nn.Parameter(start)
+
+    def forward(
+        self,
+        query: Tensor,  # (..., heads, tokens, head_dim)
+        key: Tensor,  # (..., heads, tokens, head_dim)
+        rays: Tensor,  # (..., tokens, 6)
+    ) -> tuple[Tensor, Tensor]:
+        """Turned queries and keys, for plain attention."""
+        dtype = torch.promote_types(self.frequency.dtype, torch.float32)
+        position = torch.cat([rays, 1 - rays], dim=-1).to(dtype)
+        device = "cpu" if rays.device.type == "meta" else rays.device.type
+        with torch.autocast(device, enabled=False):  # would round the geometry
+            angles = (position @ self.frequency.to(dtype))[..., None, :, :]
+        return _turned(query, angles.cos(), angles.sin()), _turned(key, angles.cos(), angles.sin())
+
+
+class AddedRays(nn.Module):
+    """RayPE: a token's Plücker ray added to its query and key, swapped in the key.
+
+    A query gets alpha g N(E (d, m / |m|, s)), a key alpha g N(E' (m / |m|, d, s)): s = log |m|, the gate g is a
+    function of s, N is RMS normalisation of a head. E and E' start as the identity, with which the product of what is
+    added is the reciprocal product of two rays, and alpha at zero.
+    """
+
+    def __init__(self, heads: int, head_dim: int, hidden: int = 16):
+        super().__init__()
+        self.heads = heads
+        self.strength = nn.Parameter(torch.zeros(()))
+        self.query_projection, self.key_projection = (nn.Linear(7, heads * head_dim, bias=False) for _ in range(2))
+        self.query_norm, self.key_norm = (nn.RMSNorm(head_dim) for _ in range(2))
+        self.gate = nn.Sequential(nn.Linear(1, hidden), nn.GELU(), nn.Linear(hidden, heads * head_dim))
+        with torch.no_grad():
+            for projection in (self.query_projection, self.key_projection):
+                projection.weight.copy_(torch.eye(head_dim, 7).index_fill(1, torch.tensor(6), 0).repeat(heads, 1))
+            for parameter in self.gate[2].parameters():
+                parameter.zero_()
+
+    def forward(
+        self,
+        rays: Tensor,  # (..., tokens, 6)
+    ) -> tuple[Tensor, Tensor]:
+        """What is added to queries and to keys (..., heads, tokens, head_dim), after their norm and RoPE."""
+        direction, moment = rays.to(self.strength).split(3, dim=-1)
+        length = norm(moment).clamp(min=SMALLEST_MOMENT)[..., None]
+        moment, size = moment / length, length.log()
+        gate = self.strength * self._heads(self.gate(size).sigmoid())
+        for_query = self._heads(self.query_projection(torch.cat([direction, moment, size], dim=-1)))
+        for_key = self._heads(self.key_projection(torch.cat([moment, direction, size], dim=-1)))
+        return gate * self.query_norm(for_query), gate * self.key_norm(for_key)
+
+    def _heads(self, x: Tensor) -> Tensor:
+        return x.unflatten(-1, (self.heads, -1)).transpose(-3, -2)
+
+
+class RaySegments(nn.Module):
+    """RayRoPE: a token is the segment from its camera to a point at a predicted depth, seen by the query's camera.
+
+    Each layer predicts a range of distances from every token. RoPE runs over the key's camera centre (x, y, z), where
+    the far end appears (u, v, squashed to the unit disc) and how far away it is, all as the query's camera sees them;
+    over the range of distances cosine and sine are averaged. Keys and values are turned for every camera that asks.
+    """
+
+    PERIODS = (4.0, 4.0, 4.0, 8.0, 8.0, 80.0)
+    """Longest period of each coordinate: centre and distance in world units, place in radii of the unit disc."""
+
+    RATIO = 3.0
+    """Ratio of neighbouring frequencies."""
+
+    NEAREST, FARTHEST = 0.01, 20.0
+    """Bounds of predicted distances, in world units."""
+
+    SHOWN = 10.0
+    """Distance from the query's camera beyond which all is equally far."""
+
+    rates: Tensor
+
+    def __init__(self, width: int, head_dim: int):
+        super().__init__()
+        self.frequencies = head_dim // (2 * len(self.PERIODS))
+        if self.frequencies < 1:
+            raise ValueError(f"RayRoPE needs heads of {2 * len(self.PERIODS)} channels at least, got {head_dim}")
+        self.distance = nn.Linear(width, 2)
+        nn.init.zeros_(self.distance.weight)
+        with torch.no_grad():
+            self.distance.bias.copy_(torch.tensor([0.0, math.log(self.FARTHEST)]))
+        longest = 2 * math.pi / torch.tensor(self.PERIODS)
+        rates = self.RATIO ** torch.arange(self.frequencies)[:, None] * longest
+        self.register_buffer("rates", rates, persistent=False)  # (frequencies, coordinates)
+
+    def forward(
+        self,
+        query: Tensor,  # (..., heads, N * height * width, head_dim)
+        key: Tensor,  # (..., heads, N * height * width, head_dim)
+        value: Tensor,  # (..., heads, N * height * width, head_dim)
+        tokens: Tensor,  # (..., N * height * width, width), from which distances are predicted
+        lens: Lens,  # batch shape broadcasts against (..., N)
+        c2w: Tensor,  # (..., N, 4, 4)
+        height: int,
+        width: int,
+        mask: Tensor | None = None,  # broadcasts to (..., heads, 1, key tokens)
+    ) -> Tensor:
+        """Attention output (..., heads, N * height * width, head_dim)."""
+        cosine, sine = self.turns(tokens, lens, c2w, height, width)  # (..., N, tokens, angles)
+        views, count = c2w.shape[-3], height * width
+        parts = []
+        for view in range(views):
+            rows = slice(view * count, (view + 1) * count)
+            seen = [t[..., view, None, :, :] for t in (cosine, sine)]
+            own = [t[..., rows, :] for t in seen]
+            attended = scaled_dot_product_attention(
+                _turned(query[..., rows, :], own[0], -own[1]),
+                _turned(key, seen[0], -seen[1]),
+                _turned(value, seen[0], -seen[1]),
+                attn_mask=mask,
+            )
+            parts.append(_turned(attended, *own))
+        return torch.cat(parts, dim=-2)
+
+    def turns(self, tokens: Tensor, lens: Lens, c2w: Tensor, height: int, width: int) -> tuple[Tensor, Tensor]:
+        """Mean cosine and sine (..., N, tokens, angles) of every token for every camera."""
+        middle, spread = self.distance(tokens).double().unbind(-1)
+        ends = torch.stack([middle - spread, middle + spread], dim=-2)  # (..., 2, tokens)
+        ends = ends.exp().clamp(self.NEAREST, self.FARTHEST)
+        poses = as_poses(c2w)
+        rays = world_rays(lens, poses, height, width)
+        origins, directions = (t.flatten(-4, -2) for t in (rays.origins, rays.directions))
+        points = (origins[..., None, :, :] + ends[..., None] * directions[..., None, :, :])[..., None, :, :, :]
+        places = place_points(lens, poses, points, height, width)  # (..., N, 2, tokens, 2)
+        offset = 2 * places / torch.tensor([width, height]).to(places) - 1
+        disc = offset / (1 + (offset * offset).sum(-1, keepdim=True)).sqrt()
+        far = norm(points - poses[..., None, None, :3, 3]).clamp(max=self.SHOWN)[..., None]
+        to_query = rigid_inverse(poses)
+        centres = (to_query[..., None, :3, :3] @ origins[..., None, :, :, None])[..., 0] + to_query[..., None, :3, 3]
+        centres = centres[..., None, :, :].expand(*disc.shape[:-1], 3)
+        coordinates = torch.cat([centres, disc, far], dim=-1).to(self.rates)
+        near, beyond = (coordinates[..., None, :] * self.rates).flatten(-2).unbind(-3)
+        return mean_turn(near, beyond)
+
+
+def mean_turn(start: Tensor, end: Tensor) -> tuple[Tensor, Tensor]:
+    """Mean cosine and sine of an angle that is anywhere between two with equal probability."""
+    half = (end - start) / 2
+    shrink = torch.sinc(half / math.pi)
+    middle = (start + end) / 2
+    return shrink * middle.cos(), shrink * middle.sin()
+
+
+def _turned(x: Tensor, cosine: Tensor, sine: Tensor) -> Tensor:
+    """The first 2 x angles channels turned by angles (..., tokens, angles), channel i with i + angles; others stay."""
+    count = cosine.shape[-1]
+    first, second, rest = x.split([count, count, x.shape[-1] - 2 * count], dim=-1)
+    cosine, sine = cosine.to(x.dtype), sine.to(x.dtype)
+    return torch.cat([first * cosine - second * sine, first * sine + second * cosine, rest], dim=-1)
