@@ -68,12 +68,8 @@ def dot_plot(
 
 def curve_plot(path: Path, curves: Mapping[str, Sequence[float]], steps: int, label: str) -> Path:
     """Write a PNG with one line per contestant over equal parts of the steps, named in the legend."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
-
-    figure, axis = plt.subplots(figsize=(7.5, 5.2))
+    figure = new_figure(7.5, 5.2)
+    axis = figure.subplots()
     for number, (name, curve) in enumerate(curves.items()):
         at = [steps * (i + 0.5) / len(curve) for i in range(len(curve))]
         style = "-" if number < len(COLORS) else "--" if number < 2 * len(COLORS) else ":"
@@ -88,10 +84,7 @@ def curve_plot(path: Path, curves: Mapping[str, Sequence[float]], steps: int, la
     axis.tick_params(colors=INK, length=0)
     axis.legend(frameon=False, fontsize=8, loc="lower right", ncol=2)
     figure.tight_layout()
-    with atomic_file(path) as temporary:
-        figure.savefig(temporary, dpi=130, format="png")
-    plt.close(figure)
-    return path
+    return save_figure(figure, path, dpi=130)
 
 
 def coloured(
