@@ -148,8 +148,8 @@ class _Scene:
         first, last = self.lenses[0], self.lenses[3]
         if first is last:
             return first.expand(4)
-        parameters = {name: torch.stack([lens.parameters[name] for lens in self.lenses]) for name in first.parameters}
-        return type(first)(**parameters)
+        xfov, xi = (torch.stack([lens.parameters[name] for lens in self.lenses]) for name in ("xfov", "xi"))
+        return UCM(xfov=xfov, xi=xi)
 
     def rays(self) -> Tensor:
         """Plücker rays (tokens, 6) of all cameras."""
