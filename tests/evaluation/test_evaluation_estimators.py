@@ -158,7 +158,7 @@ def test_missing_tools_say_how_to_get_them():
 
 
 class FakeGeoCalib:
-    """GeoCalib's public interface: calibrate(image (3, H, W) in [0, 1], camera_model) -> camera, gravity."""
+    """GeoCalib's public interface: calibrate(image (3, H, W) or images of one lens) -> camera, gravity."""
 
     def __init__(self, weights: str = "pinhole"):
         self.weights = weights
@@ -166,13 +166,14 @@ class FakeGeoCalib:
     def to(self, device):
         return self
 
-    def calibrate(self, image, camera_model="pinhole"):
+    def calibrate(self, image, camera_model="pinhole", shared_intrinsics=False):
         assert camera_model == "radial"
         assert image.dtype == torch.float32
         assert image.min() >= 0 and image.max() <= 1
-        assert image.shape[0] == 3
+        count = len(image) if shared_intrinsics else 1
+        assert image.shape == ((count, 3, 48, 84) if shared_intrinsics else (3, 48, 84))
         rotation = rotation_from_angles(torch.tensor(20.0), torch.tensor(50.0), torch.tensor(-7.0))
-        up = -rotation[1][None]  # GeoCalib's vec3d of (roll, pitch): (-sin r cos p, -cos r cos p, sin p)
+        up = -rotation[1].expand(count, 3)  # GeoCalib's vec3d of (roll, pitch): (-sin r cos p, -cos r cos p, sin p)
         camera = types.SimpleNamespace(vfov=torch.tensor([np.pi / 3]), dist=torch.tensor([[-0.1, 0.02]]))
         return {"camera": camera, "gravity": types.SimpleNamespace(vec3d=up)}
 
@@ -186,6 +187,12 @@ def test_geocalib_through_its_interface(monkeypatch):
     assert calibration.roll == pytest.approx([-7] * 3, abs=1e-4)
     assert calibration.lens["yfov"] == pytest.approx([60] * 3, abs=1e-4)
     assert calibration.lens["k2"] == pytest.approx([0.02] * 3)
+    shared = EstimatorChoice("geocalib", every=2, shared=True).calibrator()
+    some = shared.estimate(clip(5))
+    assert some.frames.tolist() == [0, 2, 4] and shared.describe() != calibrator.describe()
+    assert np.concatenate([some.pitch, some.lens["yfov"]]) == pytest.approx([20] * 3 + [60] * 3, abs=1e-4)
+    with pytest.raises(ValueError, match="only geocalib"):
+        EstimatorChoice("desk", every=4).calibrator()
     with pytest.raises(ValueError, match=r"no GeoCalib weights at nowhere\.tar"):
         EstimatorChoice("geocalib", weights="nowhere.tar").calibrator()
 

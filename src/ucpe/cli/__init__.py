@@ -19,6 +19,7 @@ COMMANDS = {
     "train": "train an adapter or the desk model",
     "generate": "prompt + camera -> video",
     "studio": "a page to make shots: lens, path, prompt, video",
+    "check": "did this video follow its camera?",
     "evaluate": "measure camera control of any videos",
     "report": "compare evaluation runs",
     "track": "the camera of a video as a path",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 
@@ -32,7 +32,7 @@ class Evaluate:
     cameras: Path | None = None
     """Folder of camera files, one camera file for all, or a released demo .json (videos 0-cat.mp4, 1-dog.mp4, ...)."""
     dataset: Path | None = None
-    """Root of the PanShot dataset, instead of --cameras; its own videos are the references."""
+    """Folder of `ucpe synthesize` or of PanShot, instead of --cameras; its own videos are the references."""
     split: str = "test"
     """Split of the dataset."""
     realestate10k: Path | None = None
@@ -61,20 +61,36 @@ class Evaluate:
     """Folder of results for --calibrator stored."""
     calibrator_weights: str | None = None
     """Checkpoint of GeoCalib. [default: its `distorted` weights]"""
-    protocol: Literal["robust", "paper", "released", "cameractrl"] = "robust"
+    calibrator_every: int = 1
+    """GeoCalib looks at every so many frames; the authors take every fourth."""
+    calibrator_shared: bool = False
+    """GeoCalib finds one lens for all frames of a video, as the authors do."""
+    every_frame: bool = False
+    """COLMAP places every frame of a video instead of at most 21; slower."""
+    consistency: bool = False
+    """Also measure how well frames agree with one rigid scene seen by the commanded cameras."""
+    protocol: Literal["robust", "paper", "released", "released-re10k", "cameractrl"] = "robust"
     """Headline protocol of the pose metrics; all are stored."""
-    against: Literal["commanded", "reference"] = "commanded"
-    """What orientation and lens are compared with in the tables; both are stored."""
+    against: Literal["commanded", "reference", "reference-poses"] = "commanded"
+    """What is compared with in the tables: the command; what the estimators find in the reference videos of orientation
+    and lens; or of the poses as well. All are stored."""
+    leave_out_jittery: float = 0.0
+    """Share of the cameras that turn most suddenly to leave out (the paper leaves out 0.2); the report names them."""
     duration: float | None = None
     """Seconds at which the common timestamps end, for methods of different lengths. [default: each video's own]"""
     fid: str | None = None
     """TorchScript Inception-v3 for FID."""
+    fid_frames: int = 16
+    """Frames of every video for FID and other metrics of single frames; 0 takes all."""
     fvd: str | None = None
     """TorchScript I3D for FVD."""
     clip: str | None = None
     """CLIP model (folder or hub id) for the CLIP score."""
     qalign: str | None = None
     """Q-Align model (folder or hub id); needs --trust-remote-code."""
+    quality: tuple[Literal["st-lpips", "vmaf", "flow-warp", "flow-warp-gmflow"], ...] = ()
+    """Metrics that need no hub: st-lpips and vmaf against reference videos (pip install 'ucpe[quality]'), flow-warp
+    between frames."""
     trust_remote_code: bool = False
     """Allow code that comes with a model to run."""
     work: Annotated[WorkOptions, tyro.conf.arg(name="")] = field(default_factory=WorkOptions)
@@ -99,15 +115,27 @@ def evaluate(options: Evaluate) -> None:
 
     jobs, notes = find_jobs(options)
     settings = run.EvaluationSettings(
-        pose=_choice(options.pose, options.pose_results),
-        calibrator=_choice(options.calibrator, options.calibrator_results, options.calibrator_weights),
+        pose=_choice(options.pose, options.pose_results, every_frame=options.every_frame),
+        calibrator=_choice(
+            options.calibrator,
+            options.calibrator_results,
+            options.calibrator_weights,
+            every=options.calibrator_every,
+            shared=options.calibrator_shared,
+        ),
         protocol=options.protocol,
-        measuring=Measuring(duration=options.duration),
+        measuring=Measuring(duration=options.duration, consistency=options.consistency),
         seed=options.seed,
         label=options.label or options.videos.resolve().stem,
     )
     weights = QualitySettings(
-        options.fid, options.fvd, options.clip, options.qalign, trust_remote_code=options.trust_remote_code
+        options.fid,
+        options.fvd,
+        options.clip,
+        options.qalign,
+        trust_remote_code=options.trust_remote_code,
+        frames=options.fid_frames or None,
+        without_hub=options.quality,
     )
     console = Console(stderr=True)
     with progress_bar() as show:
@@ -134,7 +162,7 @@ def find_jobs(options: Evaluate) -> tuple[list[Job], list[str]]:
 
     from ucpe.evaluation import inputs
     from ucpe.evaluation.run import shortened
-    from ucpe.trajectories.formats.captioned import NORMALIZATION_FILE, read_normalization, read_panshot
+    from ucpe.trajectories.formats.captioned import NORMALIZATION_FILE, read_normalization
 
     given = [name for name in ("cameras", "dataset", "realestate10k") if getattr(options, name) is not None]
     if len(given) != 1:
@@ -150,8 +178,7 @@ def find_jobs(options: Evaluate) -> tuple[list[Job], list[str]]:
     notes, unused = [], []
     if options.dataset is not None:
         jobs = inputs.jobs_of_dataset(options.videos, options.dataset, options.split)
-        names = {camera.video.stem for camera in read_panshot(options.dataset, options.split) if camera.video}
-        unused = sorted(names - {job.name for job in jobs})
+        unused = sorted(set(inputs.names_of_dataset(options.dataset, options.split)) - {job.name for job in jobs})
     elif options.realestate10k is not None:
         file = options.normalization or options.realestate10k / NORMALIZATION_FILE
         factor = read_normalization(file) if options.normalization or file.is_file() else 1.0
@@ -176,10 +203,18 @@ def find_jobs(options: Evaluate) -> tuple[list[Job], list[str]]:
             unused = inputs.cameras_without_video(options.cameras, jobs)
     if options.reference is not None:
         jobs = inputs.with_references(jobs, options.reference)
-    if options.against == "reference" and not any(job.reference for job in jobs):
-        raise ValueError("--against reference needs reference videos (--reference, or a --dataset that holds its own)")
+    if options.against != "commanded" and not any(job.reference for job in jobs):
+        raise ValueError(
+            f"--against {options.against} needs reference videos (--reference, or a --dataset that holds its own)"
+        )
     if unused and options.videos.is_dir():
         notes.append(f"{len(unused)} cameras have no video and are not counted: {shortened(unused)}.")
+    if options.leave_out_jittery:
+        jobs, left_out = inputs.without_jittery(jobs, options.leave_out_jittery)
+        notes.append(
+            f"The {len(left_out)} cameras that turn most suddenly are left out: {', '.join(sorted(left_out))} "
+            f"(--leave-out-jittery {options.leave_out_jittery:g})."
+        )
     if options.captions is not None:
         captions = json.loads(options.captions.read_text(encoding="utf-8"))
         jobs = [replace(job, caption=captions.get(job.name, job.caption)) for job in jobs]
@@ -197,11 +232,13 @@ def _fitted(job: Job, options: Evaluate) -> Trajectory:
     return camera.with_lens(options.lens.fitted(camera.lens, info.height, info.width))
 
 
-def _choice(name: str, results: Path | None = None, weights: str | None = None) -> EstimatorChoice | None:
+def _choice(
+    name: str, results: Path | None = None, weights: str | None = None, **options: Any
+) -> EstimatorChoice | None:
     from ucpe.evaluation.estimators import EstimatorChoice
 
     if name == "none":
         if results is not None or weights is not None:
             raise ValueError("results or weights are given for an estimator that is not chosen (--pose, --calibrator)")
         return None
-    return EstimatorChoice(name, results, weights)
+    return EstimatorChoice(name, results, weights, **options)

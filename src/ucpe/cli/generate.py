@@ -16,6 +16,7 @@ from ucpe.cli.parsing import parse
 
 if TYPE_CHECKING:
     from ucpe.generation.checks import ModelFacts
+    from ucpe.generation.pipeline import CameraPipeline
     from ucpe.generation.requests import Request
 
 PRESETS: dict[str, dict[str, Any]] = {
@@ -101,6 +102,9 @@ class Generate:
     machine: Annotated[MachineOptions, tyro.conf.arg(name="")] = field(default_factory=MachineOptions)
     preview: bool = False
     """Also write a sheet of frames with the commanded horizon drawn over them."""
+    check: bool = False
+    """Also make the video that the same seed gives without the camera, and say whether the camera was obeyed, as `ucpe
+    check` does; exits with 3 if it was not."""
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -131,7 +135,10 @@ def main(arguments: Sequence[str]) -> None:
     names = (
         [options.output] if options.list is None else [options.output / f"{i:03d}.mp4" for i in range(len(requests))]
     )
-    generate([(request.with_defaults(facts.defaults), path) for request, path in zip(requests, names)], options.preview)
+    videos = [(request.with_defaults(facts.defaults), path) for request, path in zip(requests, names)]
+    pipe = generate(videos, options.preview)
+    if options.check:
+        check(videos, pipe)
 
 
 def asked_for(options: Generate, recorded: Request | None) -> dict[str, Any]:
@@ -183,8 +190,8 @@ def make_requests(
     return [Request(options.prompt or "", camera, **wanted)]
 
 
-def generate(videos: list[tuple[Request, Path]], preview: bool) -> None:
-    """Make the videos that are not there yet, with progress and a line for each."""
+def generate(videos: list[tuple[Request, Path]], preview: bool) -> CameraPipeline | None:
+    """Make the videos that are not there yet, with progress and a line for each; returns the pipeline it used."""
     from functools import partial
 
     from ucpe.generation.requests import is_made, make_video
@@ -195,7 +202,7 @@ def generate(videos: list[tuple[Request, Path]], preview: bool) -> None:
     for _, path in [video for video in videos if video not in waiting]:
         print(f"{path} is there already, made from the same request")
     if not waiting:
-        return
+        return None
     first = waiting[0][0]
     pipe = load_pipeline(first.model, first.adapter, first.setup)
     done = len(videos) - len(waiting)
@@ -221,3 +228,29 @@ def generate(videos: list[tuple[Request, Path]], preview: bool) -> None:
         raise KeyboardInterrupt(
             f"stopped with {done} of {len(videos)} videos made; the same command makes the others"
         ) from None
+    return pipe
+
+
+def check(videos: list[tuple[Request, Path]], pipe: CameraPipeline | None) -> None:
+    """Check videos that are there against their cameras and against the same seed without them."""
+    from functools import partial
+
+    from ucpe.cli.check import EXIT_CODES, find_calibrator, find_pose_estimator, run_check
+    from ucpe.generation.requests import make_video_without_camera
+    from ucpe.generation.setup import load_pipeline
+    from ucpe.video import probe_video
+    from ucpe.work import progress_bar
+
+    verdicts = []
+    for request, path in videos:
+        pipe = pipe or load_pipeline(request.model, request.adapter, request.setup)
+        without = path.with_suffix(".without-camera.mp4")
+        with progress_bar(pace=True) as show:
+            show("denoising steps without the camera", 0, request.steps or 0)
+            make_video_without_camera(pipe, request, without, partial(show, "denoising steps without the camera"))
+        info = probe_video(path)
+        estimators = (find_pose_estimator("auto", info), find_calibrator("auto", info))
+        verdicts.append(run_check(path, request.camera, *estimators, without=without).verdict)
+    worst = next((verdict for verdict in ("not obeyed", "unsure") if verdict in verdicts), "obeyed")
+    if worst != "obeyed":
+        raise SystemExit(EXIT_CODES[worst])

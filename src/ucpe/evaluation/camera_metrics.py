@@ -6,17 +6,23 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from torch import Tensor
 
+from ucpe.encodings import lat_up_map
 from ucpe.evaluation.estimators.base import LENS_NUMBERS, Calibration, LensModel
-from ucpe.lenses import UCM, Lens
+from ucpe.lenses import UCM, BrownConrady, Lens
 from ucpe.lenses.base import pixel_grid
 from ucpe.trajectories import Trajectory
+from ucpe.trajectories.rotations import pose_matrix, rotation_from_angles
 
 METRIC_NAMES = {"pitch": "PitchErr", "roll": "RollErr", "yfov": "FoVErr", "xfov": "XFoVErr", "xi": "XiErr"} | {
     "k1": "K1Err",
     "k2": "K2Err",
 }
 """Metric of each number of a calibration; FoV is the vertical field of view, as in the paper."""
+
+FIELD_ROWS, FIELD_FRAMES = 12, 16
+"""Rows of the grid, and about how many frames, on which latitudes and up directions are compared."""
 
 MAX_FIT_ERROR = 2.0
 """Root mean square error in degrees up to which a lens counts as expressed by another model."""
@@ -50,6 +56,56 @@ def calibration_errors(estimated: Calibration, wanted: Calibration) -> dict[str,
             )
             errors[METRIC_NAMES[name]] = float(np.mean(np.abs(difference)))
     return errors
+
+
+def orientation_errors(estimated: Calibration, camera: Trajectory, height: int, width: int) -> dict[str, float]:
+    """Mean errors in degrees of gravity, and of the latitude and up direction of pixels, as GeoCalib is judged by.
+
+    `camera` has a pose for every frame of the video. Pixels are a coarse grid, where both lenses see something.
+    """
+    rows = estimated.rows(np.isfinite(estimated.pitch) & np.isfinite(estimated.roll))
+    rows = rows.rows(np.arange(0, len(rows.frames), max(len(rows.frames) // FIELD_FRAMES, 1)))
+    if len(rows.frames) == 0:
+        return {}
+    angles = (torch.from_numpy(angle) for angle in (rows.pitch, np.zeros(len(rows.pitch)), rows.roll))
+    turned, told = rotation_from_angles(*angles), camera.rotations[rows.frames].double()
+    up = torch.tensor([0.0, -1.0, 0.0], dtype=torch.float64)
+    errors = {"GravityErr": float(_angles_between(up @ turned, up @ told).mean())}
+    apart: dict[str, list[float]] = {"LatitudeErr": [], "UpErr": []}
+    size = (FIELD_ROWS, max(round(FIELD_ROWS * width / height), 2))
+    for index, frame in enumerate(rows.frames):
+        lens = lens_of_numbers(rows, index, height, width)
+        if lens is None:
+            continue
+        real = camera.lens[int(frame)] if camera.lens.batch_shape else camera.lens
+        poses = (pose_matrix(rotation, torch.zeros(3).double())[None] for rotation in (turned[index], told[index]))
+        got, wanted = (lat_up_map(one, pose, *size)[0] for one, pose in zip((lens, real), poses))
+        seen = lens.rays(*size).valid & real.rays(*size).valid
+        drawn = seen & (got[..., :2].norm(dim=-1) > 0.5) & (wanted[..., :2].norm(dim=-1) > 0.5)
+        if drawn.any():
+            apart["LatitudeErr"].append(float((got - wanted)[..., 2][seen].abs().mean().rad2deg()))
+            apart["UpErr"].append(float(_angles_between(got[drawn][:, :2], wanted[drawn][:, :2]).mean()))
+    return errors | {name: float(np.mean(values)) for name, values in apart.items() if values}
+
+
+def lens_of_numbers(calibration: Calibration, row: int, height: int, width: int) -> Lens | None:
+    """The lens that a calibration found for one of its frames; None where it is not known, or is none."""
+    numbers = {name: float(values[row]) for name, values in calibration.lens.items()}
+    if not all(np.isfinite(value) for value in numbers.values()):
+        return None
+    try:
+        if calibration.model == "ucm":
+            return UCM(xfov=numbers["xfov"], xi=numbers["xi"])
+        tangent = np.tan(np.radians(numbers["yfov"] / 2)) * width / height
+        xfov = float(np.degrees(2 * np.arctan(tangent)))
+        return BrownConrady(pinhole_xfov=xfov, k1=numbers["k1"], k2=numbers["k2"])
+    except ValueError:
+        return None
+
+
+def _angles_between(first: Tensor, second: Tensor) -> Tensor:
+    cosine = (first * second).sum(-1) / (first.norm(dim=-1) * second.norm(dim=-1))
+    return cosine.clamp(-1, 1).acos().rad2deg()
 
 
 def commanded_calibration(

@@ -11,8 +11,9 @@ import numpy as np
 
 from ucpe.evaluation.estimators.base import Clip
 from ucpe.lenses import Lens, Pinhole, lens_family
+from ucpe.synthesis.dataset import open_dataset
 from ucpe.trajectories import Trajectory
-from ucpe.trajectories.formats.captioned import is_demo, read_panshot, read_released_list
+from ucpe.trajectories.formats.captioned import is_demo, read_released_list
 from ucpe.video import VIDEO_SUFFIXES, VideoError, probe_video, read_video
 
 REALESTATE_LENS = Pinhole(xfov=100.0)
@@ -85,16 +86,39 @@ def cameras_without_video(folder: str | Path, jobs: Sequence[Job], suffix: str =
 
 
 def jobs_of_dataset(videos: str | Path, root: str | Path, split: str = "test") -> list[Job]:
-    """Generated videos named like those of the PanShot dataset on disk, whose own videos are the references."""
-    cameras = {camera.video.stem: camera for camera in read_panshot(root, split) if camera.video is not None}
+    """Generated videos named like the clips of a dataset on disk, whose own videos are the references.
+
+    The dataset is what `ucpe synthesize` writes, or PanShot.
+    """
+    dataset, numbers = open_dataset(root, split), names_of_dataset(root, split)
     jobs = []
     for path in find_videos(videos):
-        camera = cameras.get(path.stem)
-        if camera is None:
+        if path.stem not in numbers:
             raise ValueError(f"{path.name} is no video of the split {split!r} in {root}")
-        reference = camera.video if camera.video is not None and camera.video.is_file() else None
-        jobs.append(Job(path.stem, path, camera.trajectory(), True, camera.caption, reference))
+        clip = dataset.clip(numbers[path.stem])
+        reference = clip.video if clip.video.is_file() else None
+        jobs.append(Job(path.stem, path, clip.camera, True, clip.caption or None, reference))
     return jobs
+
+
+def names_of_dataset(root: str | Path, split: str = "test") -> dict[str, int]:
+    """Numbers of a dataset's clips by the names of their videos."""
+    dataset = open_dataset(root, split)
+    if len(dataset) == 0:
+        raise ValueError(f"{root} has no clips in the split {split!r} (--split names another)")
+    return {name: index for index, name in enumerate(dataset.names())}
+
+
+def without_jittery(jobs: Sequence[Job], share: float) -> tuple[list[Job], list[str]]:
+    """Jobs without the share of them whose cameras turn fastest at any moment, and the names of those left out."""
+    if not 0 < share < 1:
+        raise ValueError(f"the share of jittery cameras to leave out must be between 0 and 1, got {share:g}")
+    speeds = {
+        job.name: float(job.camera.angular_velocity().norm(dim=-1).max()) if len(job.camera) > 1 else 0.0
+        for job in jobs
+    }
+    left_out = sorted(speeds, key=lambda name: -speeds[name])[: round(share * len(jobs))]
+    return [job for job in jobs if job.name not in left_out], left_out
 
 
 def jobs_of_realestate(

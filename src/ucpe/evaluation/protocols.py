@@ -45,7 +45,7 @@ class Protocol:
     scale: Scale
     """`none`; `own_maximum`: each path divided by its own largest translation; `least_squares`: one factor fitted."""
     frames: int | None
-    """Number of common timestamps; None compares every frame."""
+    """Number of timestamps, evenly from the first frame to the end; with `every`, of the video's first such frames."""
     angle: Literal["degrees", "radians"]
     """Unit of RotErr."""
     reduction: Literal["sum", "mean"]
@@ -54,6 +54,8 @@ class Protocol:
     """Whether the translation of a path that was told not to move is left out unless its true size is known."""
     odometry: bool = False
     """Whether Sim3 ATE, RPE and SpeedErr are added."""
+    every: int | None = None
+    """Compares every so many of the video's own frames, the first `frames` of them, instead of timestamps."""
 
     def timestamps(
         self,
@@ -62,8 +64,9 @@ class Protocol:
     ) -> Tensor:
         """Times (M,) in seconds at which both paths are compared, from the first frame to `end`."""
         end = min(end, float(times[-1]))
-        if self.frames is None:
-            return times[times <= end + 1e-6].double()
+        if self.every is not None:
+            return times[times <= end + 1e-6].double()[:: self.every][: self.frames]
+        assert self.frames is not None
         return torch.linspace(0, end, self.frames, dtype=torch.float64)
 
     def evaluate(
@@ -133,6 +136,17 @@ PROTOCOLS: dict[str, Protocol] = {
             frames=None,
             angle="radians",
             reduction="sum",
+            every=1,
+        ),
+        Protocol(
+            "released-re10k",
+            "the authors' script for RealEstate10K: every fourth frame, the first 16 of them, each path divided by its "
+            "own largest translation, sums, radians",
+            scale="own_maximum",
+            frames=16,
+            angle="radians",
+            reduction="sum",
+            every=4,
         ),
         Protocol(
             "cameractrl",

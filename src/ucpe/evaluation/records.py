@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from time import perf_counter
 from typing import Any, TypeVar
 
 import numpy as np
 import torch
 
-from ucpe.evaluation.camera_metrics import calibration_errors, commanded_calibration
+from ucpe.evaluation.camera_metrics import calibration_errors, commanded_calibration, orientation_errors
+from ucpe.evaluation.consistency import scene_consistency
 from ucpe.evaluation.estimators.base import (
     Calibration,
     Calibrator,
@@ -20,6 +21,7 @@ from ucpe.evaluation.estimators.base import (
     PoseEstimator,
     calibration_from_plain,
     calibration_to_plain,
+    pose_from_plain,
     pose_to_plain,
 )
 from ucpe.evaluation.inputs import Job, read_clip
@@ -29,7 +31,7 @@ from ucpe.lenses import UCM, Lens
 from ucpe.trajectories import Trajectory
 from ucpe.video import VideoError
 
-RECORD_VERSION = 2
+RECORD_VERSION = 3
 """Raised when the content of a record changes, so that old ones are measured again."""
 
 MIN_REGISTERED = 0.5
@@ -48,6 +50,8 @@ class Measuring:
     duration: float | None = None
     """Seconds at which the common timestamps end, for comparing methods of different lengths."""
     min_registered: float = MIN_REGISTERED
+    consistency: bool = False
+    """Whether frames are also compared with one rigid scene seen by the commanded cameras."""
 
     def __post_init__(self) -> None:
         if self.duration is not None and not self.duration > 0:
@@ -72,13 +76,21 @@ def measure(
         "seconds_of_video": round(float(frame_times(job.camera, clip)[-1]), 6),
     }
     camera = camera_of_clip(job.camera, clip)
+    seconds = {}
+    parts: dict[str, Callable[[], dict[str, Any]]] = {}
     if pose is not None:
-        record["pose"] = _measure_poses(job, clip, camera, pose, measuring)
+        parts["pose"] = lambda: _measure_poses(job, clip, camera, pose, measuring)
     if calibrator is not None:
-        record["calibration"] = _measure_calibration(job, clip, camera, calibrator)
+        parts["calibration"] = lambda: _measure_calibration(job, clip, camera, calibrator)
+    if measuring.consistency:
+        parts["consistency"] = lambda: _measure_consistency(job, clip, camera)
     if job.reference is not None:
-        record["reference"] = _measure_reference(job, record, pose, calibrator, measuring)
-    return record | {"seconds": round(perf_counter() - started, 2)}
+        parts["reference"] = lambda: _measure_reference(job, record, pose, calibrator, measuring)
+    for name, measured in parts.items():
+        before = perf_counter()
+        record[name] = measured()
+        seconds[name] = round(perf_counter() - before, 2)
+    return record | {"seconds": {"total": round(perf_counter() - started, 2), **seconds}}
 
 
 def unmeasured(
@@ -146,7 +158,7 @@ def record_key(job: Job, pose: PoseEstimator | None, calibrator: Calibrator | No
             if estimator
             for path in estimator.files(job.name)
         ],
-        "measuring": [measuring.duration, measuring.min_registered],
+        "measuring": asdict(measuring),
     }
     return fingerprint_of(content)
 
@@ -158,11 +170,12 @@ def _measure_poses(
     try:
         if len(job.camera) < 2:
             raise EstimationFailure("the commanded path has one frame, so it says nothing about motion")
-        estimate = _estimated(lambda: estimator.estimate(clip, camera.lens))
+        estimate = estimated(lambda: estimator.estimate(clip, camera.lens))
         _check_estimate(estimate, len(clip.frames))
-        result |= {"registered": len(estimate.frames), "estimate": pose_to_plain(estimate)}
-        if len(estimate.frames) < max(measuring.min_registered * len(clip.frames), 2):
-            reason = f"only {len(estimate.frames)} of {len(clip.frames)} frames could be placed"
+        looked_at = estimate.looked_at or len(clip.frames)
+        result |= {"attempted": looked_at, "registered": len(estimate.frames), "estimate": pose_to_plain(estimate)}
+        if len(estimate.frames) < max(measuring.min_registered * looked_at, 2):
+            reason = f"only {len(estimate.frames)} of {looked_at} frames could be placed"
             return result | {
                 "status": "filtered",
                 "reason": reason,
@@ -195,11 +208,14 @@ def pose_metrics(
 def _measure_calibration(job: Job, clip: Clip, camera: Trajectory, calibrator: Calibrator) -> dict[str, Any]:
     result: dict[str, Any] = {"attempted": len(clip.frames), "model": calibrator.model}
     try:
-        estimate = _estimated(lambda: calibrator.estimate(clip))
+        estimate = estimated(lambda: calibrator.estimate(clip))
         wanted = commanded_calibration(camera, calibrator.model, clip.height, clip.width, gravity=job.gravity)
         # What is seen after the end of the path was not commanded.
         wanted = wanted.rows(frame_times(job.camera, clip) <= max(job.camera.duration, 0) + 1e-6)
-        metrics = _estimated(lambda: calibration_errors(estimate, wanted))
+        metrics = estimated(lambda: calibration_errors(estimate, wanted))
+        if job.gravity:
+            within = estimate.rows(np.isin(estimate.frames, wanted.frames))
+            metrics |= estimated(lambda: orientation_errors(within, camera, clip.height, clip.width))
     except EstimationFailure as failure:
         uninformed = _uninformed_calibration(job, calibrator, clip)
         return result | {"status": "failed", "reason": str(failure), "uninformed": uninformed}
@@ -228,6 +244,10 @@ def _measure_reference(
     result: dict[str, Any] = {"status": "read"}
     if pose is not None:
         result["pose"] = _measure_poses(job, clip, camera, pose, measuring)
+        own = record["pose"]
+        if result["pose"]["status"] == own["status"] == "ok":
+            pair = (pose_from_plain(own["estimate"]), pose_from_plain(result["pose"]["estimate"]))
+            own["against_reference"] = _against_reference(job, *pair, record["frames"], clip, measuring)
         result["pose"].pop("estimate", None)
     if calibrator is not None:
         measured = _measure_calibration(job, clip, camera, calibrator)
@@ -238,6 +258,29 @@ def _measure_reference(
         measured.pop("estimate", None)
         result["calibration"] = measured
     return result
+
+
+def _against_reference(
+    job: Job, own: PoseEstimate, real: PoseEstimate, frames: int, clip: Clip, measuring: Measuring
+) -> dict[str, dict[str, float]]:
+    """Metrics of a video's poses against those that the same estimator finds in the reference video."""
+    times = frame_times(job.camera, clip)
+    c2w = estimate_at(real.c2w, torch.from_numpy(times[real.frames]), torch.from_numpy(times))
+    fps = (len(times) - 1) / max(float(times[-1]), 1e-9)
+    camera = Trajectory(c2w, job.camera.lens[0] if job.camera.lens.batch_shape else job.camera.lens, fps)
+    seconds = times if frames == len(times) else np.linspace(0, times[-1], frames)
+    return {
+        name: pose_metrics(camera, own, seconds, protocol, measuring.duration) for name, protocol in PROTOCOLS.items()
+    }
+
+
+def _measure_consistency(job: Job, clip: Clip, camera: Trajectory) -> dict[str, Any]:
+    within = frame_times(job.camera, clip) <= job.camera.duration + 1e-6
+    try:
+        metrics = estimated(lambda: scene_consistency(clip.frames[within], camera[np.flatnonzero(within).tolist()]))
+    except EstimationFailure as failure:
+        return {"status": "failed", "reason": str(failure), "uninformed": {}}
+    return {"status": "ok", "metrics": metrics}
 
 
 def _same_times(
@@ -272,7 +315,7 @@ def _uninformed_calibration(job: Job, calibrator: Calibrator, clip: Clip | None)
     return calibration_errors(guess, wanted)
 
 
-def _estimated(estimate: Callable[[], Estimate]) -> Estimate:
+def estimated(estimate: Callable[[], Estimate]) -> Estimate:
     """What an estimator says; whatever goes wrong inside it is this video's failure, not the run's."""
     try:
         return estimate()

@@ -150,14 +150,16 @@ class CameraPipeline:
         return_dict: bool = True,
         callback_on_step_end: Any = None,
         on_step: Callable[[int, int], None] | None = None,
+        follow_camera: bool = True,
         **others: Any,
     ) -> Any:
         """Videos of the prompts seen by the cameras, a `CameraPipelineOutput`; one of either serves all of the other.
 
         `image` is the first frame (PIL or uint8 (H, W, 3)), for models that take one. `seed` (0 unless a `generator` is
         given) fixes the noise of each video, whatever the batch. `on_step(done, total)` is called after every denoising
-        step; an exception raised there, or in `callback_on_step_end`, cancels. All else is as in diffusers, whose
-        pipeline gets the `others` as they are.
+        step; an exception raised there, or in `callback_on_step_end`, cancels. Without `follow_camera` the model is
+        left to itself, to see what the camera changes. All else is as in diffusers, whose pipeline gets the `others`
+        as they are.
         """
         prompts, cameras = _paired(prompt, camera, others)
         height, width = height or self.defaults.height, width or self.defaults.width
@@ -189,7 +191,8 @@ class CameraPipeline:
         replaced = {name: None for name in ("prompt", "negative_prompt") if f"{name}_embeds" in others}
         arguments |= {**replaced, **others}
         with torch.no_grad():
-            videos = self.family.run(self.pipe, self.adapters, cameras, _picture(image), arguments)
+            adapters, held = (self.adapters, cameras) if follow_camera else ([], [still(camera) for camera in cameras])
+            videos = self.family.run(self.pipe, adapters, held, _picture(image), arguments)
         return CameraPipelineOutput(videos, cameras, prompts) if return_dict else (videos,)
 
     def _warn_of_words(self, prompts: list[str]) -> None:
@@ -223,6 +226,11 @@ def check_frames(frames: int, stride: int, remedy: str) -> None:
             f"the camera has {frames} frames; the model makes {stride} n + 1 (such as {lower} or {lower + stride}): "
             + remedy.format(lower=lower, upper=lower + stride)
         )
+
+
+def still(camera: Trajectory) -> Trajectory:
+    """The first pose of a path, held for as long."""
+    return Trajectory(camera.c2w[:1].expand_as(camera.c2w), camera.lens, camera.fps, up_known=camera.up_known)
 
 
 def _paired(

@@ -23,7 +23,7 @@ from ucpe.trajectories.formats import is_demo, read_released_list
 from ucpe.trajectories.rotations import pose_matrix
 
 if TYPE_CHECKING:
-    from ucpe.generation.pipeline import CameraPipeline
+    from ucpe.generation.pipeline import CameraPipeline, CameraVideo
 
 KINDS: dict[str, type] = {
     **dict.fromkeys(("prompt", "camera", "image", "negative"), str),
@@ -123,11 +123,37 @@ def make_video(
     from ucpe.generation.preview import preview_sheet
     from ucpe.video import write_video
 
+    video = _generated(pipe, request, on_step)
+    written = {"video": path, "record": path.with_suffix(".json")}
+    written["record"].unlink(missing_ok=True)
+    write_video(path, video.frames, request.camera.fps)
+    if preview:
+        written["preview"] = path.with_suffix(".png")
+        preview_sheet([video], written["preview"])
+    write_json(written["record"], record_of(request))
+    return written
+
+
+def make_video_without_camera(
+    pipe: CameraPipeline, request: Request, path: Path, on_step: Callable[[int, int], None] | None = None
+) -> None:
+    """Write the video that the same request gives if the model is left to itself: what the camera changes."""
+    from ucpe.video import write_video
+
+    write_video(path, _generated(pipe, request, on_step, follow_camera=False).frames, request.camera.fps)
+
+
+def _generated(
+    pipe: CameraPipeline,
+    request: Request,
+    on_step: Callable[[int, int], None] | None = None,
+    follow_camera: bool = True,
+) -> CameraVideo:
     request = request.with_defaults(pipe.defaults)
     image = None if request.image is None else open_image(request.image)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UnknownWords)
-        video = pipe(
+        return pipe(
             request.prompt,
             request.camera,
             image=image,
@@ -138,15 +164,8 @@ def make_video(
             guidance_scale=request.guidance,
             seed=request.seed,
             on_step=on_step,
+            follow_camera=follow_camera,
         ).videos[0]
-    written = {"video": path, "record": path.with_suffix(".json")}
-    written["record"].unlink(missing_ok=True)
-    write_video(path, video.frames, request.camera.fps)
-    if preview:
-        written["preview"] = path.with_suffix(".png")
-        preview_sheet([video], written["preview"])
-    write_json(written["record"], record_of(request))
-    return written
 
 
 def read_again(path: Path) -> Request:

@@ -80,6 +80,10 @@ class ClipDataset(Dataset):
         """Lens families of all clips."""
         return [self.clip(index).family for index in range(len(self))]
 
+    def names(self) -> list[str]:
+        """Names of the video files of all clips, without suffix."""
+        return [self.clip(index).video.stem for index in range(len(self))]
+
     def video(self, index: int, frames: int | None = None) -> Tensor:
         """The pictures (N, H, W, 3) uint8 of a clip, or the first of them."""
         from ucpe.video import read_frames
@@ -109,6 +113,10 @@ class ClipFolder(ClipDataset):
         """Lens families of all clips."""
         return self.table["family"].to_pylist()
 
+    def names(self) -> list[str]:
+        """Names of the video files of all clips, without suffix."""
+        return [Path(name).stem for name in self.table["file_name"].to_pylist()]
+
     def clip(self, index: int) -> Clip:
         """What is known of a clip without reading its pictures."""
         row = self.table.slice(range(len(self))[index], 1).to_pylist()[0]
@@ -126,6 +134,10 @@ class PanShotFolder(ClipDataset):
 
     def __len__(self) -> int:
         return len(self.cameras)
+
+    def names(self) -> list[str]:
+        """Names of the video files of all clips, without suffix."""
+        return [camera.video.stem for camera in self.cameras if camera.video is not None]
 
     def clip(self, index: int) -> Clip:
         """What is known of a clip without reading its pictures; its size is the published 480 x 832."""

@@ -46,6 +46,12 @@ class EstimatorChoice:
     name: str
     results: Path | None = None
     weights: str | None = None
+    every: int = 1
+    """GeoCalib looks at every so many frames."""
+    shared: bool = False
+    """Whether GeoCalib finds one lens for all frames of a video."""
+    every_frame: bool = False
+    """Whether COLMAP places every frame instead of at most 21."""
 
     def pose_estimator(self) -> PoseEstimator:
         """The pose estimator of that name."""
@@ -61,6 +67,14 @@ class EstimatorChoice:
             raise ValueError(f"no {what} '{self.name}'; there are\n{known}")
         module, _, symbol = registry[self.name][0].partition(":")
         options: dict[str, Any] = {}
+        if (self.every, self.shared) != (1, False):
+            if self.name != "geocalib":
+                raise ValueError(f"only geocalib looks at some frames, or finds one lens for all; this is {self.name}")
+            options |= {"every": self.every, "shared": self.shared}
+        if self.every_frame and self.name == "colmap":
+            from ucpe.evaluation.estimators.colmap import ColmapSettings
+
+            options["settings"] = ColmapSettings(max_frames=None)
         if self.weights is not None:
             if self.name not in TAKES_WEIGHTS:
                 raise ValueError(f"the {what} {self.name} takes no weights; {', '.join(TAKES_WEIGHTS)} do")

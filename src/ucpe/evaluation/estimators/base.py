@@ -61,6 +61,8 @@ class PoseEstimate:
     """Near-plane depth of the view in the estimate's own units, if it knows it."""
     metric: bool = False
     """Whether translations divided by `near_depth` are in the units of the command, so that speeds compare."""
+    looked_at: int | None = None
+    """How many frames it tried to place; None if all of the video."""
     details: dict[str, Any] = field(default_factory=dict)
 
 
@@ -130,6 +132,7 @@ def pose_to_plain(estimate: PoseEstimate) -> dict[str, Any]:
         "frames": estimate.frames.tolist(),
         "near_depth": estimate.near_depth,
         "metric": estimate.metric,
+        "looked_at": estimate.looked_at,
         "details": estimate.details,
     }
 
@@ -137,7 +140,8 @@ def pose_to_plain(estimate: PoseEstimate) -> dict[str, Any]:
 def pose_from_plain(plain: dict[str, Any]) -> PoseEstimate:
     """The estimate of `pose_to_plain`."""
     c2w = torch.tensor(plain["c2w"], dtype=torch.float64)
-    return PoseEstimate(c2w, np.asarray(plain["frames"]), plain["near_depth"], plain["metric"], plain["details"])
+    rest = {name: plain[name] for name in ("near_depth", "metric", "looked_at", "details")}
+    return PoseEstimate(c2w, np.asarray(plain["frames"]), **rest)
 
 
 def calibration_to_plain(calibration: Calibration) -> dict[str, Any]:

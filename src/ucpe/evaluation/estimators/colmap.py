@@ -8,7 +8,9 @@ matches a rotation explains as well has no structure to triangulate: its transla
 
 from __future__ import annotations
 
+import signal
 import tempfile
+import threading
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from functools import partial
@@ -22,6 +24,7 @@ from ucpe.evaluation.estimators.base import Clip, EstimationFailure, PoseEstimat
 from ucpe.evaluation.estimators.known_rotation import average_rotations, build_tracks, solve_structure
 from ucpe.evaluation.rectification import MAX_XFOV, rectify_video
 from ucpe.lenses import Lens, Pinhole
+from ucpe.synthesis.layouts import reduced
 from ucpe.trajectories.rotations import nearest_rotation
 
 MATCH_PIXELS = 0.6
@@ -40,6 +43,12 @@ CONVINCING = 0.99
 REFINEMENTS = 3
 """How often points are triangulated and all is adjusted, from poses on the background's rotations."""
 
+ADJUSTMENT_STEPS, ADJUSTMENT_TOLERANCE = 100, 1e-6
+"""An adjustment ends after so many steps, or when one lowers its cost by less than this share."""
+
+MIN_TURN = 5.0
+"""Degrees between two frames from which their turn says something about the focal length."""
+
 NEAR_PERCENTILE = 25
 """Percentile of the depths seen by a frame that is its near-plane depth (supplement A.2)."""
 
@@ -54,12 +63,18 @@ class ColmapSettings:
     """Least triangulation angle in degrees of the first pair of each start."""
     overlap: int = 10
     """Frames ahead that each frame is matched with; further ones at powers of two."""
-    max_features: int = 2048
+    max_frames: int | None = 21
+    """Frames that are placed, evenly over the video; poses between them are interpolated. None places every frame."""
+    max_height: int = 480
+    """Frames higher than this many pixels are reduced to it."""
+    max_features: int = 1200
     max_xfov: float = MAX_XFOV
     """Field of view in degrees at which rectified views are capped."""
     seconds: int = 300
     """Time limit of one mapping."""
     threads: int = 1
+    free_focal_length: bool = False
+    """Whether to say by which factor the focal length should differ from the commanded lens's."""
 
 
 FLOOR = Path(__file__).parent / "colmap_floor.json"
@@ -87,6 +102,10 @@ class ColmapEstimator:
             import pycolmap
         except ImportError:
             raise ValueError("pose from COLMAP needs pycolmap: pip install 'ucpe[colmap]'") from None
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(
+                signal.SIGTERM, signal.getsignal(signal.SIGTERM)
+            )  # loading it made SIGTERM print a stack trace
         self.settings = settings or ColmapSettings()
         self.version = pycolmap.__version__
 
@@ -108,17 +127,24 @@ class ColmapEstimator:
         """Poses of the frames that structure from motion could place."""
         if len(clip.frames) < 2:
             raise EstimationFailure("motion needs at least two frames")
-        frames, pinhole, valid = rectify_video(clip.frames, lens, self.settings.max_xfov)
+        chosen = keyframes(len(clip.frames), self.settings.max_frames)
+        pictures = np.stack([reduced(clip.frames[index], self.settings.max_height) for index in chosen])
+        lens = lens[torch.from_numpy(chosen)] if lens.batch_shape else lens
+        frames, pinhole, valid = rectify_video(pictures, lens, self.settings.max_xfov)
+        height, width = frames.shape[1:3]
         with tempfile.TemporaryDirectory(prefix="ucpe-colmap-") as folder:
             workspace = Path(folder)
             counts = self._match(workspace, frames, valid, pinhole)
-            pairs, rays = _read_matches(workspace / "matches.db", pinhole, clip.height, clip.width)
+            pairs, rays = _read_matches(workspace / "matches.db", pinhole, height, width)
             if not pairs:
                 raise EstimationFailure(
                     f"no two frames could be matched (median {np.median(counts):.0f} features per frame)"
                 )
-            pixel = 1 / float(pinhole.intrinsics(clip.height, clip.width)[0, 0])
-            return self._estimate(workspace, pairs, rays, len(frames), pixel)
+            pixel = 1 / float(pinhole.intrinsics(height, width)[0, 0])
+            estimate = self._estimate(workspace, pairs, rays, len(frames), pixel)
+        estimate.frames, estimate.looked_at = chosen[estimate.frames], len(chosen)
+        estimate.details["xfov"] = round(float(pinhole.xfov(height, width)), 6)
+        return estimate
 
     def _estimate(
         self, workspace: Path, pairs: list[PairMatches], rays: dict[int, np.ndarray], frames: int, pixel: float
@@ -127,6 +153,8 @@ class ColmapEstimator:
         generator, tolerance = np.random.default_rng(self.settings.seeds[0]), INLIER_PIXELS * pixel
         fits = {pair[:2]: fit_rotation(pair.before, pair.after, tolerance, generator) for pair in pairs}
         turned = _rotation_estimate(fits, frames) if prefers_rotation(pairs, fits, MATCH_PIXELS * pixel) else None
+        if turned is not None and self.settings.free_focal_length:
+            turned.details["focal_factor"] = focal_factor_of_turns(pairs, fits, pixel)
         starts = list(zip(self.settings.seeds, self.settings.angles))
         background = _background_poses(pairs, rays, fits, frames, pixel)
         attempts: list[Callable[[], PoseEstimate | None]]
@@ -208,10 +236,6 @@ class ColmapEstimator:
                 plain = pycolmap.Image(name=image.name, camera_id=image.camera_id, image_id=image.image_id)
                 reconstruction.add_image_with_trivial_frame(plain, pycolmap.Rigid3d(pose))
         options = self._mapping_options(self.settings.seeds[0], self.settings.angles[0])
-        adjustment = pycolmap.BundleAdjustmentOptions()
-        adjustment.refine_focal_length = adjustment.refine_extra_params = adjustment.print_summary = False
-        adjustment.ceres.loss_function_type = pycolmap.LossFunctionType.CAUCHY
-        adjustment.ceres.solver_options.num_threads = self.settings.threads
         for _ in range(REFINEMENTS):
             _silence()
             reconstruction = pycolmap.triangulate_points(
@@ -219,13 +243,36 @@ class ColmapEstimator:
             )
             if reconstruction.num_points3D() < 10:
                 return None
-            everything = pycolmap.BundleAdjustmentConfig()
-            for image_id in reconstruction.reg_image_ids():
-                everything.add_image(image_id)
-            everything.fix_gauge(pycolmap.BundleAdjustmentGauge.TWO_CAMS_FROM_WORLD)
-            pycolmap.create_default_bundle_adjuster(adjustment, everything, reconstruction).solve()
-        estimate = _poses(reconstruction, self.settings.seeds[0])
+            self._adjust(reconstruction)
+        estimate = self._poses(reconstruction, self.settings.seeds[0])
         estimate.details["method"] = "background"
+        return estimate
+
+    def _adjust(self, reconstruction: Any, free_focal_length: bool = False) -> None:
+        """Move all poses and points of a map, and the focal length if asked, to where they fit its matches best."""
+        import pycolmap
+
+        adjustment = pycolmap.BundleAdjustmentOptions()
+        adjustment.refine_focal_length = free_focal_length
+        adjustment.refine_extra_params = adjustment.print_summary = False
+        adjustment.ceres.loss_function_type = pycolmap.LossFunctionType.CAUCHY
+        solver = adjustment.ceres.solver_options
+        solver.num_threads, solver.max_num_iterations = self.settings.threads, ADJUSTMENT_STEPS
+        solver.function_tolerance = ADJUSTMENT_TOLERANCE
+        everything = pycolmap.BundleAdjustmentConfig()
+        for image_id in reconstruction.reg_image_ids():
+            everything.add_image(image_id)
+        everything.fix_gauge(pycolmap.BundleAdjustmentGauge.TWO_CAMS_FROM_WORLD)
+        pycolmap.create_default_bundle_adjuster(adjustment, everything, reconstruction).solve()
+
+    def _poses(self, reconstruction: Any, seed: int) -> PoseEstimate:
+        """Poses of a map, with the factor that its focal length asks for if that is wanted."""
+        estimate = poses_of(reconstruction, seed)
+        if self.settings.free_focal_length:
+            before = next(iter(reconstruction.cameras.values())).focal_length_x
+            self._adjust(reconstruction, free_focal_length=True)
+            after = next(iter(reconstruction.cameras.values()))
+            estimate.details["focal_factor"] = (after.focal_length_x + after.focal_length_y) / 2 / before
         return estimate
 
     def _map(self, workspace: Path, seed: int, angle: float) -> PoseEstimate | None:
@@ -238,7 +285,7 @@ class ColmapEstimator:
         _silence()
         maps = pycolmap.incremental_mapping(workspace / "matches.db", workspace / "images", output, options)
         largest = max(maps.values(), key=lambda found: found.num_reg_images(), default=None)
-        return None if largest is None else _poses(largest, seed)
+        return None if largest is None else self._poses(largest, seed)
 
     def _mapping_options(self, seed: int, angle: float) -> Any:
         import pycolmap
@@ -254,8 +301,15 @@ class ColmapEstimator:
         options.triangulation.min_angle = options.mapper.filter_min_tri_angle = 0.1
         options.mapper.ba_local_min_tri_angle = 1.0
         options.mapper.filter_max_reproj_error, options.mapper.abs_pose_max_error = 2.0, 4.0
+        options.ba_global_frames_ratio = options.ba_global_points_ratio = 1.4
+        options.ba_global_max_refinements, options.ba_global_function_tolerance = 2, ADJUSTMENT_TOLERANCE
         options.max_runtime_seconds = self.settings.seconds
         return options
+
+
+def keyframes(frames: int, most: int | None) -> np.ndarray:
+    """Numbers (M,) of at most so many frames at even distances, the first and the last among them."""
+    return np.unique(np.linspace(0, frames - 1, min(frames, most or frames)).round().astype(int))
 
 
 def _quality(estimate: PoseEstimate) -> tuple[int, float]:
@@ -278,7 +332,7 @@ def explains_the_rest(
     return share >= UNEXPLAINED_SHARE and epipolar_agreement(mapped, left, INLIER_PIXELS * pixel) >= EXPLAINED
 
 
-def _poses(reconstruction: Any, seed: int) -> PoseEstimate:
+def poses_of(reconstruction: Any, seed: int) -> PoseEstimate:
     """Camera-to-world poses of the registered frames, in near-plane depths of the map where it has any depth."""
     points = {key: point.xyz for key, point in reconstruction.points3D.items()}
     found = []
@@ -404,6 +458,36 @@ def fit_rotation(
         rotation = nearest_rotation(after[best].T @ before[best])
         best = np.linalg.norm(before @ rotation.T - after, axis=1) < tolerance
     return rotation, float(best.mean())
+
+
+def focal_factor_of_turns(
+    pairs: list[PairMatches], fits: dict[tuple[int, int], tuple[np.ndarray, float]], pixel: float
+) -> float | None:
+    """Factor on the focal length with which rotations explain turning pairs best; None if they turn too little."""
+    angles = {key: np.degrees(np.arccos(np.clip((np.trace(turn) - 1) / 2, -1, 1))) for key, (turn, _) in fits.items()}
+    turning = [pair for pair in pairs if angles[pair[:2]] >= MIN_TURN]
+    turning = sorted(turning, key=lambda pair: -len(pair.before) * angles[pair[:2]])[:12]
+    if not turning:
+        return None
+    factors = np.geomspace(0.6, 1.7, 45)
+    cost = np.zeros(len(factors))
+    for pair in turning:
+        for index, factor in enumerate(factors):
+            before, after = (_with_focal_length(rays, factor) for rays in (pair.before, pair.after))
+            weight = np.ones(len(before))
+            for _ in range(4):
+                rotation = nearest_rotation((after * weight[:, None]).T @ before)
+                apart = np.linalg.norm(before @ rotation.T - after, axis=1) * factor / pixel
+                weight = 1 / (1 + (apart / (2 * INLIER_PIXELS)) ** 2) ** 2
+            cost[index] += np.minimum(apart, 4 * INLIER_PIXELS).mean() / len(turning)
+    best = int(cost.argmin())
+    inside = 0 < best < len(factors) - 1
+    return float(factors[best]) if inside and cost[best] < 0.8 * min(cost[0], cost[-1]) else None
+
+
+def _with_focal_length(rays: np.ndarray, factor: float) -> np.ndarray:
+    longer = rays * [1.0, 1.0, factor]
+    return longer / np.linalg.norm(longer, axis=1, keepdims=True)
 
 
 def _read_matches(

@@ -23,7 +23,7 @@ class GeoCalibEstimator:
     name = "geocalib"
     model: LensModel = "radial"
 
-    def __init__(self, weights: str = "distorted", frames: int | None = None, device: str | None = None):
+    def __init__(self, weights: str = "distorted", every: int = 1, shared: bool = False, device: str | None = None):
         try:
             from geocalib import GeoCalib
         except ImportError:
@@ -33,13 +33,16 @@ class GeoCalibEstimator:
             ) from None
         if weights not in RELEASED_WEIGHTS and not Path(weights).is_file():
             raise ValueError(f"no GeoCalib weights at {weights}; give a checkpoint or one of {RELEASED_WEIGHTS}")
-        self.weights, self.frames = weights, frames
+        if every < 1:
+            raise ValueError(f"GeoCalib looks at every n-th frame with n at least 1, got {every}")
+        self.weights, self.every, self.shared = weights, every, shared
         self.device = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
         self.network = GeoCalib(weights=weights).to(self.device)
 
     def describe(self) -> dict[str, Any]:
         """Weights and settings."""
-        return {"name": self.name, "weights": Path(self.weights).name, "model": self.model, "frames": self.frames}
+        weights = Path(self.weights).name
+        return {"name": self.name, "weights": weights, "model": self.model, "every": self.every, "shared": self.shared}
 
     def files(self, name: str) -> list[Path]:
         """The checkpoint, if it is a file."""
@@ -50,18 +53,22 @@ class GeoCalibEstimator:
         return None
 
     def estimate(self, clip: Clip) -> Calibration:
-        """Orientation and lens of every frame, or of `frames` of them spread evenly."""
-        count = len(clip.frames) if self.frames is None else min(self.frames, len(clip.frames))
-        chosen = np.unique(np.linspace(0, len(clip.frames) - 1, count).round().astype(int))
-        rows = [self._calibrate(clip.frames[index]) for index in chosen]
-        pitch, roll, yfov, k1, k2 = np.array(rows).T
+        """Orientation and lens of every `every`-th frame; one lens for all of them if `shared`, as the authors do."""
+        chosen = np.arange(0, len(clip.frames), self.every)
+        groups = [chosen] if self.shared else chosen[:, None]
+        pitch, roll, yfov, k1, k2 = np.concatenate([self._calibrate(clip.frames[group]) for group in groups]).T
         return Calibration(self.model, chosen, pitch, roll, {"yfov": yfov, "k1": k1, "k2": k2})
 
-    def _calibrate(self, frame: np.ndarray) -> tuple[float, float, float, float, float]:
-        image = torch.from_numpy(np.ascontiguousarray(frame)).movedim(-1, 0).float().to(self.device) / 255
-        result = self.network.calibrate(image, camera_model="radial")
+    def _calibrate(self, frames: np.ndarray) -> np.ndarray:
+        """Pitch, roll, vertical field of view in degrees, k1 and k2 (N, 5) of frames (N, H, W, 3) that share a lens."""
+        images = torch.from_numpy(np.ascontiguousarray(frames)).movedim(-1, 1).float().to(self.device) / 255
+        single = len(images) == 1
+        result = self.network.calibrate(
+            images[0] if single else images, camera_model="radial", **({} if single else {"shared_intrinsics": True})
+        )
         camera, gravity = result["camera"], result["gravity"]
         # GeoCalib's gravity points up: (0, -1, 0) for a level camera with y down.
-        pitch, roll = angles_of_up(gravity.vec3d[0].double().cpu().numpy())
-        k1, k2 = camera.dist[0, :2].double().cpu().tolist()
-        return float(pitch), float(roll), float(torch.rad2deg(camera.vfov[0])), k1, k2
+        angles = angles_of_up(gravity.vec3d.double().cpu().numpy())
+        lens = (torch.rad2deg(camera.vfov), camera.dist[..., 0], camera.dist[..., 1])
+        numbers = [np.broadcast_to(value.double().cpu().numpy().reshape(-1), len(frames)) for value in lens]
+        return np.stack([*angles, *numbers], axis=1)

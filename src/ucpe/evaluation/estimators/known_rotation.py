@@ -108,9 +108,9 @@ def solve_structure(
         placed = np.isfinite(centre).all(1)
         used = placed[tracks.frame]
         weight = np.where(used, trust / np.maximum(depth, 1e-3) ** 2, 0)
-        point, known = _solved(across, np.nan_to_num(centre)[tracks.frame], weight, tracks.track, tracks.count)
+        point, known = meet_lines(across, np.nan_to_num(centre)[tracks.frame], weight, tracks.track, tracks.count)
         new = [frame for frame in order if not placed[frame]][: max(2, frames // 4)]
-        resected, seen = _solved(
+        resected, seen = meet_lines(
             across, point[tracks.track], known[tracks.track] * trust / depth**2, tracks.frame, frames
         )
         for frame in range(frames):
@@ -145,7 +145,7 @@ def pair_translation(tracks: Tracks, ray: np.ndarray, pair: Pair, tolerance: flo
     return direction if bend.sum() > 0 else -direction
 
 
-def _solved(
+def meet_lines(
     across: np.ndarray, target: np.ndarray, weight: np.ndarray, group: np.ndarray, count: int
 ) -> tuple[np.ndarray, np.ndarray]:
     """Per group the place (count, 3) nearest to weighted lines through targets, and whether there are two lines."""

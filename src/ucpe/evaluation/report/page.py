@@ -207,9 +207,13 @@ def _settings(results: dict[str, Any]) -> str:
 
 
 def _value(video: dict[str, Any], metric: str, protocol: str, against: str) -> float | None:
-    pose, calibration = video.get("pose", {}), video.get("calibration", {})
-    if pose.get("status") == "ok" and metric in pose["metrics"][protocol]:
-        return pose["metrics"][protocol][metric]
+    pose, calibration, scene = (video.get(part, {}) for part in ("pose", "calibration", "consistency"))
+    if pose.get("status") == "ok":
+        metrics = pose.get("against_reference", {}) if against == "reference-poses" else pose["metrics"]
+        if metric in metrics.get(protocol, {}):
+            return metrics[protocol][metric]
+    if metric in scene.get("metrics", {}):
+        return scene["metrics"][metric]
     if calibration.get("status") == "ok":
         return calibration.get("metrics" if against == "commanded" else "against_reference", {}).get(metric)
     return None

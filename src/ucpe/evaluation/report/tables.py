@@ -22,11 +22,13 @@ class Column:
     more_is_better: bool = False
 
 
-LENS, ORIENTATION, POSE, QUALITY, QALIGN, TIME = (
+LENS, ORIENTATION, POSE, SCENE, QUALITY, WHEELS, QALIGN, TIME = (
     "Camera Lens Control",
     "Absolute Orientation",
     "Relative Camera Pose Control",
+    "3D Consistency",
     "Video Generation Quality",
+    "Quality Without a Hub",
     "Q-Align Scores",
     "Inference Latency",
 )
@@ -39,13 +41,22 @@ COLUMNS: tuple[Column, ...] = (
     Column("K2Err", "k2", "${k}_{2}$", LENS, 3),
     Column("PitchErr", "Pitch (°)", "Pitch (°)", ORIENTATION, 2),
     Column("RollErr", "Roll (°)", "Roll (°)", ORIENTATION, 2),
+    Column("GravityErr", "Gravity (°)", "Gravity (°)", ORIENTATION, 2),
+    Column("LatitudeErr", "Latitude (°)", "Latitude (°)", ORIENTATION, 2),
+    Column("UpErr", "Up (°)", "Up (°)", ORIENTATION, 2),
     Column("RotErr", "RotErr", "RotErr", POSE, 3),
     Column("TransErr", "TransErr", "TransErr", POSE, 3),
     Column("CamMC", "CamMC", "CamMC", POSE, 3),
     Column("SpeedErr", "SpeedErr", "SpeedErr", POSE, 3),
+    Column("EpipolarShare", "On epipolar lines (%)", r"Epipolar (\%)", SCENE, 1, more_is_better=True),
+    Column("ParallaxShare", "Parallax (%)", r"Parallax (\%)", SCENE, 1, more_is_better=True),
+    Column("ReprojErr", "Reprojection (px)", "Reprojection (px)", SCENE, 2),
     Column("FVD", "FVD", "FVD", QUALITY, 2),
     Column("FID", "FID", "FID", QUALITY, 2),
     Column("CLIP", "CLIP", "CLIP", QUALITY, 2, more_is_better=True),
+    Column("ST-LPIPS", "ST-LPIPS", "ST-LPIPS", WHEELS, 4),
+    Column("VMAF", "VMAF", "VMAF", WHEELS, 2, more_is_better=True),
+    Column("FlowWarp", "Flow-warp (levels)", "Flow-warp", WHEELS, 3),
     Column("QAlignImage", "Image Quality", "Image Quality", QALIGN, 4, more_is_better=True),
     Column("QAlignAesthetic", "Image Aesthetic", "Image Aesthetic", QALIGN, 4, more_is_better=True),
     Column("QAlignVideo", "Video Quality", "Video Quality", QALIGN, 4, more_is_better=True),
@@ -90,6 +101,14 @@ class Table:
         return [column for column in COLUMNS if any(column.metric in row.cells for row in self.rows)]
 
 
+PARTS = {
+    "commanded": ("pose", "commanded"),
+    "reference": ("pose", "reference"),
+    "reference-poses": ("reference_pose", "reference"),
+}
+"""Parts of a summary by what orientation and lens, and the poses, are compared with."""
+
+
 def row_of_results(results: dict[str, Any], against: str = "commanded", worst_case: bool = False) -> TableRow:
     """A run as a row: pose by its headline protocol, orientation and lens against the command or the reference.
 
@@ -97,7 +116,7 @@ def row_of_results(results: dict[str, Any], against: str = "commanded", worst_ca
     """
     summary = results["summary"]
     cells = {}
-    for part in ("pose", against):
+    for part in (*PARTS[against], "consistency"):
         for name, values in summary.get(part, {}).items():
             if worst_case:
                 cells[name] = Cell(values["worst_case"])

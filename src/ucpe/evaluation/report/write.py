@@ -100,9 +100,8 @@ def _notes(everything: Sequence[dict[str, Any]], against: str) -> list[str]:
             "their means are over different cameras."
         )
     target = "the commanded camera" if against == "commanded" else "the estimate on the reference video"
-    notes.append(
-        f"Orientation and lens errors are against {target}; brackets are 95 % bootstrap intervals over videos."
-    )
+    what = "Pose, orientation and lens errors" if against == "reference-poses" else "Orientation and lens errors"
+    notes.append(f"{what} are against {target}; brackets are 95 % bootstrap intervals over videos.")
     if any(counts_failures(results) for results in everything):
         notes.append(
             "Means are over the videos that could be measured (last column); “failures as worst case” counts each "

@@ -1,0 +1,349 @@
+"""Did one video follow its camera? Pitch, roll, field of view, turn and travel, told against measured: `ucpe check`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from torch import Tensor
+
+from ucpe.evaluation.camera_metrics import METRIC_NAMES, commanded_calibration, wrapped
+from ucpe.evaluation.estimators.base import (
+    Calibration,
+    Calibrator,
+    Clip,
+    EstimationFailure,
+    PoseEstimate,
+    PoseEstimator,
+)
+from ucpe.evaluation.inputs import read_clip
+from ucpe.evaluation.pose_metrics import (
+    displacement,
+    frame_errors,
+    largest_translation,
+    least_squares_scale,
+    relative_to_first,
+    scaled,
+)
+from ucpe.evaluation.protocols import ROTATION_ONLY
+from ucpe.evaluation.records import camera_of_clip, estimated, frame_times
+from ucpe.trajectories import Trajectory
+from ucpe.trajectories.rotations import rotation_angle, rotation_log
+
+Verdict = Literal["obeyed", "not obeyed", "unsure"]
+
+TOLERANCES = {"pitch": 5.0, "roll": 5.0, "field of view": 8.0, "turn": 3.0, "travel": 0.06}
+"""Mean error, in degrees and near-plane depths, up to which a video counts as following its camera."""
+
+TOLERATED_SHARE = {"turn": 0.15, "travel": 0.2}
+"""Share of the largest commanded turn or travel that is tolerated, where it is more than TOLERANCES."""
+
+SURE_AGREEMENT, SURE_PLACED = 0.8, 0.9
+"""Share of agreeing matches, and of placed frames, below which a disagreement may be the estimator's own."""
+
+STILL_TURN = 1.0
+"""Degrees up to which a commanded path does not turn."""
+
+NO_EFFECT = 1.0
+"""Mean difference in levels of 255 up to which two videos are the same; compression alone makes as much."""
+
+
+@dataclass(frozen=True)
+class Quantity:
+    """One quantity of a camera over time, as it was told and as it was measured."""
+
+    name: str
+    unit: str
+    seconds: np.ndarray  # (M,)
+    commanded: np.ndarray  # (M,)
+    measured: np.ndarray  # (M,)
+    error: float
+    """Mean over the frames."""
+    tolerance: float
+    estimator: str
+    floor: float | None = None
+    """The estimator's own mean error, if it is known."""
+    sure: bool = True
+    """Whether the estimator has reason to believe itself."""
+
+    @property
+    def verdict(self) -> Verdict:
+        """Obeyed, or not, if that is beyond the estimator's own error."""
+        floor = self.floor or 0.0
+        if self.error + floor <= self.tolerance:
+            return "obeyed"
+        return "not obeyed" if self.sure and self.error - floor > self.tolerance else "unsure"
+
+    @property
+    def followed(self) -> float | None:
+        """How much of the commanded change was made: 1 all, 0 none, -1 its mirror image; None if none was commanded."""
+        told, got = (values - values[0] for values in (self.commanded, self.measured))
+        return float(got @ told / (told @ told)) if np.abs(told).max() > self.tolerance else None
+
+    def hint(self) -> str:
+        """What a person may want to look at, where it is not obeyed."""
+        if self.verdict != "not obeyed" or self.followed is None:
+            return ""
+        if self.followed < -0.4:
+            return "it goes the other way: is the path camera-to-world, with x right, y down, z forward?"
+        if abs(self.followed) < 0.25:
+            return "the command is ignored: is the adapter attached and trained?"
+        return ""
+
+
+@dataclass(frozen=True)
+class Effect:
+    """How far a video is from the one that the same seed gives without the camera."""
+
+    difference: float
+    """Mean absolute difference in levels of 255."""
+
+    @property
+    def none(self) -> bool:
+        """Whether the camera changes nothing."""
+        return self.difference <= NO_EFFECT
+
+
+@dataclass(frozen=True)
+class Check:
+    """What was found about one video."""
+
+    name: str
+    quantities: list[Quantity]
+    missing: dict[str, str]
+    """Quantities that could not be measured, and why."""
+    camera: Trajectory
+    """The commanded camera of every frame."""
+    frames: np.ndarray  # (K, H, W, 3) uint8: some of the video, for the picture
+    shown: np.ndarray  # (K,) their numbers
+    notes: list[str] = field(default_factory=list)
+    effect: Effect | None = None
+
+    @property
+    def verdict(self) -> Verdict:
+        """Not obeyed if some quantity is not; obeyed if turn and travel, and whatever else was measured, are."""
+        verdicts = {quantity.name: quantity.verdict for quantity in self.quantities}
+        if "not obeyed" in verdicts.values() or (self.effect is not None and self.effect.none):
+            return "not obeyed"
+        decided = {"turn", "travel"} <= verdicts.keys() and set(verdicts.values()) == {"obeyed"}
+        return "obeyed" if decided else "unsure"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything but pictures, as plain data."""
+        return {
+            "video": self.name,
+            "verdict": self.verdict,
+            "quantities": {
+                quantity.name: {
+                    "verdict": quantity.verdict,
+                    "error": quantity.error,
+                    "tolerance": quantity.tolerance,
+                    "unit": quantity.unit,
+                    "followed": quantity.followed,
+                    "estimator": quantity.estimator,
+                    "floor": quantity.floor,
+                    "sure": quantity.sure,
+                    "seconds": quantity.seconds.tolist(),
+                    "commanded": quantity.commanded.tolist(),
+                    "measured": quantity.measured.tolist(),
+                }
+                for quantity in self.quantities
+            },
+            "missing": self.missing,
+            "notes": self.notes,
+            "difference_without_camera": None if self.effect is None else self.effect.difference,
+        }
+
+
+def check_video(
+    video: str | Path,
+    camera: Trajectory,
+    pose: PoseEstimator | None,
+    calibrator: Calibrator | None = None,
+    *,
+    gravity: bool | None = None,
+    without: str | Path | None = None,
+    tolerance: float = 1.0,
+) -> Check:
+    """Compare a video with the camera it was told to have; `without` is the video of the same seed without it.
+
+    `gravity` says whether the camera's world has a known vertical (by default the camera says it); `tolerance` is a
+    factor on what is tolerated.
+    """
+    if not tolerance > 0:
+        raise ValueError(f"the factor on tolerances must be above 0, got {tolerance:g}")
+    clip = read_clip(video)
+    effect = None if without is None else effect_of(clip.frames, read_clip(without).frames)
+    told = camera_of_clip(camera, clip)
+    seconds = frame_times(camera, clip)
+    commanded = seconds <= camera.duration + 1e-6  # what is seen after the end of the path was not commanded
+    quantities: list[Quantity] = []
+    missing: dict[str, str] = {}
+    notes: list[str] = []
+    known = camera.up_known if gravity is None else gravity
+    try:
+        if calibrator is None:
+            raise EstimationFailure("no calibrator (--calibrator geocalib, or stored)")
+        calibration = estimated(lambda: calibrator.estimate(clip))
+        quantities += compare_calibration(calibration, told, clip, commanded, seconds, calibrator, known, missing)
+    except EstimationFailure as failure:
+        missing |= dict.fromkeys(("pitch", "roll", "field of view"), str(failure))
+    try:
+        if pose is None:
+            raise EstimationFailure("no pose estimator (--pose)")
+        estimate = estimated(lambda: pose.estimate(clip, told.lens))
+        quantities += compare_poses(estimate, told, commanded, seconds, pose, notes)
+        if "field of view" in missing and (found := compare_focal_length(estimate, told, clip, seconds, pose)):
+            quantities.append(found)
+            del missing["field of view"]
+    except EstimationFailure as failure:
+        missing |= dict.fromkeys(("turn", "travel"), str(failure))
+    quantities = [replace(quantity, tolerance=tolerance * quantity.tolerance) for quantity in quantities]
+    shown = np.unique(np.linspace(0, len(clip.frames) - 1, 5).round().astype(int))
+    return Check(Path(video).name, quantities, missing, told, clip.frames[shown], shown, notes, effect)
+
+
+def effect_of(
+    frames: np.ndarray,  # (N, H, W, 3) uint8
+    without: np.ndarray,  # (M, H, W, 3) uint8
+) -> Effect:
+    """How far two videos are apart, over the frames they have in common."""
+    if frames.shape[1:] != without.shape[1:]:
+        raise ValueError(
+            f"the video without the camera is {without.shape[1]} x {without.shape[2]}, this one {frames.shape[1]} x "
+            f"{frames.shape[2]}: they must come from the same model and seed"
+        )
+    common = min(len(frames), len(without))
+    apart = [np.abs(a.astype(np.int16) - b).mean() for a, b in zip(frames[:common], without[:common])]
+    return Effect(float(np.mean(apart)))
+
+
+def compare_poses(
+    estimate: PoseEstimate,
+    camera: Trajectory,
+    commanded: np.ndarray,  # (N,) bool
+    seconds: np.ndarray,  # (N,)
+    estimator: PoseEstimator,
+    notes: list[str],
+) -> list[Quantity]:
+    """Turn and travel, both counted along the command, so that the wrong way is negative."""
+    rows = np.flatnonzero(commanded[estimate.frames])
+    if len(rows) < 2:
+        raise EstimationFailure("fewer than two of the placed frames are within the path")
+    frames = estimate.frames[rows]
+    told = relative_to_first(camera.c2w[frames].double())
+    got = relative_to_first(estimate.c2w[rows].double())
+    still = largest_translation(told) < ROTATION_ONLY
+    if still or estimate.metric:
+        got = scaled(got, 1 / (estimate.near_depth or 1.0))
+    else:
+        size = displacement(got)
+        got = scaled(got, least_squares_scale(told, got) or (displacement(told) / size if size > 0 else 0.0))
+        notes.append("travel: direction and shape are compared; how far it went, a single camera does not tell")
+    errors = frame_errors(told, got)
+    placed = len(estimate.frames) / (estimate.looked_at or len(seconds))
+    sure = placed >= SURE_PLACED and estimate.details.get("agreement", 1.0) >= SURE_AGREEMENT
+    floor = estimator.floor("robust") or {}
+    series = (
+        ("turn", "°", _turned, errors.rotation, floor.get("RotErr")),
+        ("travel", " depths", _travelled, errors.translation, floor.get("TransErr")),
+    )
+    found = []
+    for name, unit, curve, error, own in series:
+        wanted = curve(told, told)
+        tolerance = max(TOLERANCES[name], TOLERATED_SHARE[name] * float(np.abs(wanted).max()))
+        values = (seconds[frames], wanted, curve(told, got), float(error.mean()))
+        found.append(Quantity(name, unit, *values, tolerance, estimator.name, own, sure))
+    return found
+
+
+def compare_calibration(
+    calibration: Calibration,
+    camera: Trajectory,
+    clip: Clip,
+    commanded: np.ndarray,  # (N,) bool
+    seconds: np.ndarray,  # (N,)
+    calibrator: Calibrator,
+    gravity: bool,
+    missing: dict[str, str],
+) -> list[Quantity]:
+    """Pitch, roll and vertical field of view of every frame; what the camera does not say is added to `missing`."""
+    wanted = commanded_calibration(camera, calibrator.model, clip.height, clip.width, gravity=gravity)
+    rows = calibration.rows(commanded[calibration.frames])
+    floor = calibrator.floor() or {}
+    series = {
+        "pitch": (rows.pitch, wanted.pitch[rows.frames], "pitch"),
+        "roll": (rows.roll, wanted.roll[rows.frames], "roll"),
+        "field of view": (rows.lens["yfov"], wanted.lens["yfov"][rows.frames], "yfov"),
+    }
+    found = []
+    for name, (got, told, number) in series.items():
+        known = np.isfinite(got) & np.isfinite(told)
+        if not known.any():
+            missing[name] = (
+                f"the lens has no equivalent in the {calibrator.model} model of {calibrator.name}"
+                if number == "yfov"
+                else "the camera does not say which way is up (--up, --level)"
+            )
+            continue
+        apart = wrapped(got - told)[known]
+        error = abs(np.median(apart)) if number == "yfov" else np.abs(apart).mean()
+        found.append(
+            Quantity(
+                name,
+                "°",
+                seconds[rows.frames][known],
+                told[known],
+                told[known] + apart,
+                float(error),
+                TOLERANCES[name],
+                calibrator.name,
+                floor.get(METRIC_NAMES[number]),
+            )
+        )
+    return found
+
+
+def compare_focal_length(
+    estimate: PoseEstimate, camera: Trajectory, clip: Clip, seconds: np.ndarray, estimator: PoseEstimator
+) -> Quantity | None:
+    """Horizontal field of view by the focal length that the motion itself asks for, if the estimator tells it.
+
+    It is that of the rectified view, of at most 100 degrees.
+    """
+    factor, xfov = estimate.details.get("focal_factor"), estimate.details.get("xfov")
+    if factor is None or xfov is None:
+        return None
+    found = float(np.degrees(2 * np.arctan(np.tan(np.radians(xfov / 2)) / factor)))
+    told, got = np.full(len(estimate.frames), xfov), np.full(len(estimate.frames), found)
+    times = seconds[estimate.frames]
+    return Quantity(
+        "field of view", "°", times, told, got, abs(found - xfov), TOLERANCES["field of view"], estimator.name
+    )
+
+
+def _turned(told: Tensor, got: Tensor) -> np.ndarray:
+    """Degrees (N,) that a path has turned since its first pose, along the commanded turns if there are any."""
+    wanted, steps = (rotation_log(path[:-1, :3, :3].mT @ path[1:, :3, :3]) for path in (told, got))
+    if float(rotation_angle(told[:, :3, :3]).max()) < STILL_TURN:
+        return rotation_angle(got[:, :3, :3]).numpy()
+    return np.degrees(_progress(wanted, steps))
+
+
+def _travelled(told: Tensor, got: Tensor) -> np.ndarray:
+    """Way (N,) that a path has made since its first pose, along the commanded steps if there are any."""
+    wanted, steps = (path[1:, :3, 3] - path[:-1, :3, 3] for path in (told, got))
+    if largest_translation(told) < ROTATION_ONLY:
+        return got[:, :3, 3].norm(dim=1).numpy()
+    return _progress(wanted, steps)
+
+
+def _progress(
+    wanted: Tensor,  # (N - 1, 3)
+    steps: Tensor,  # (N - 1, 3)
+) -> np.ndarray:
+    """Sum (N,) of the steps so far, each counted along the one that was wanted."""
+    along = (steps * wanted).sum(1) / wanted.norm(dim=1).clamp(min=1e-9)
+    return np.concatenate([[0.0], along.cumsum(0).numpy()])

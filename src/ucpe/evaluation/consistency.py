@@ -1,0 +1,160 @@
+"""3D consistency: do the frames of a video show one rigid scene, filmed by the commanded cameras?
+
+Everything is on bearings, so any lens will do. A match between two frames must lie where some depth puts it: on the
+arc from the turned ray (infinitely far) to where a point right before the camera would be seen.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+
+from ucpe.evaluation.estimators.base import EstimationFailure
+from ucpe.evaluation.estimators.known_rotation import build_tracks, meet_lines
+from ucpe.evaluation.pose_metrics import largest_translation
+from ucpe.evaluation.protocols import ROTATION_ONLY
+from ucpe.lenses import Lens
+from ucpe.synthesis.layouts import reduced
+from ucpe.trajectories import Trajectory
+
+MAX_FRAMES, MAX_HEIGHT, MAX_FEATURES = 17, 360, 800
+"""Frames that are compared, their rows of pixels, and features of each."""
+
+GAPS = (1, 2, 4)
+"""How many of these frames apart the frames of a pair are."""
+
+RATIO = 0.8
+"""A match must be better than the second best by this factor."""
+
+TOLERANCE_PIXELS = 2.0
+"""How far a match may lie from where the cameras allow it."""
+
+MIN_DEPTH = 0.1
+"""Near-plane depths that everything is assumed to be away from the camera."""
+
+MIN_MATCHES = 50
+"""Matches below which nothing is said."""
+
+
+def scene_consistency(
+    frames: np.ndarray,  # (N, H, W, 3) uint8
+    camera: Trajectory,  # N poses
+) -> dict[str, float]:
+    """How well frames agree with one rigid scene under the commanded cameras.
+
+    `EpipolarShare`: percentage of matches between frames that lie where the cameras allow them, in front of both.
+    `ParallaxShare`: percentage that a rotation alone does not explain; 0 in a video that is frozen or flat.
+    `ReprojErr`: median distance in pixels between features and their triangulated points.
+    """
+    chosen = np.unique(np.linspace(0, len(frames) - 1, min(len(frames), MAX_FRAMES)).round().astype(int))
+    pictures = [reduced(frames[index], MAX_HEIGHT) for index in chosen]
+    height, width = pictures[0].shape[:2]
+    lenses = [camera.lens[int(index)] if camera.lens.batch_shape else camera.lens for index in chosen]
+    features = [_bearings(picture, lens) for picture, lens in zip(pictures, lenses)]
+    pixel = pixel_angle(lenses[0], height, width)
+    c2w = camera.c2w[chosen].double().numpy()
+    pairs, distances, parallax = [], [], []
+    for gap in GAPS:
+        for first in range(len(chosen) - gap):
+            second = first + gap
+            matches = mutual_matches(features[first][1], features[second][1])
+            rays = features[first][0][matches[:, 0]], features[second][0][matches[:, 1]]
+            away, turned = arc_distance(*rays, np.linalg.inv(c2w[second]) @ c2w[first])
+            allowed = away < TOLERANCE_PIXELS * pixel
+            pairs.append((first, second, matches[allowed]))
+            distances.append(allowed)
+            parallax.append(turned > TOLERANCE_PIXELS * pixel)
+    allowed, moved = np.concatenate(distances), np.concatenate(parallax)
+    if len(allowed) < MIN_MATCHES:
+        raise EstimationFailure(f"only {len(allowed)} matches between frames, too few to judge by")
+    result = {"EpipolarShare": 100 * float(allowed.mean())}
+    still = largest_translation(camera.c2w) < ROTATION_ONLY
+    if not still:
+        result["ParallaxShare"] = 100 * float((moved & allowed).mean())
+    errors = reprojection_errors(pairs, [rays for rays, _ in features], c2w, still)
+    if len(errors):
+        result["ReprojErr"] = float(np.median(errors)) / pixel * frames.shape[1] / height
+    return result
+
+
+def arc_distance(
+    before: np.ndarray,  # (M, 3) unit
+    after: np.ndarray,  # (M, 3) unit
+    motion: np.ndarray,  # (4, 4), from the first camera's frame to the second's
+) -> tuple[np.ndarray, np.ndarray]:
+    """Radians (M,) from where any depth beyond MIN_DEPTH puts a match, and from where infinite depth does."""
+    far = before @ motion[:3, :3].T
+    near = far * MIN_DEPTH + motion[:3, 3]
+    near = near / np.maximum(np.linalg.norm(near, axis=1, keepdims=True), 1e-12)
+    normal = np.cross(far, near)
+    size = np.linalg.norm(normal, axis=1)
+    unit = normal / np.maximum(size, 1e-12)[:, None]
+    beside = ((np.cross(unit, far) * after).sum(1) >= 0) & ((np.cross(near, unit) * after).sum(1) >= 0)
+    to_far, to_near = _angle(far, after), _angle(near, after)
+    to_circle = np.arcsin(np.clip(np.abs((unit * after).sum(1)), 0, 1))
+    return np.where(beside & (size > 1e-9), to_circle, np.minimum(to_far, to_near)), to_far
+
+
+def reprojection_errors(
+    pairs: list[tuple[int, int, np.ndarray]], rays: list[np.ndarray], c2w: np.ndarray, still: bool
+) -> np.ndarray:
+    """Radians (K,) between rays and the points that all rays of a track of three or more frames meet best at."""
+    tracks = build_tracks(pairs, dict(enumerate(rays)))
+    long = np.bincount(tracks.track, minlength=tracks.count)[tracks.track] >= 3
+    frame, track = tracks.frame[long], tracks.track[long]
+    world = (c2w[frame, :3, :3] @ tracks.ray[long][..., None])[..., 0]
+    centre = c2w[frame, :3, 3]
+    if still:
+        total = np.zeros((tracks.count, 3))
+        np.add.at(total, track, world)
+        sight = total[track]
+    else:
+        across = np.eye(3) - world[:, :, None] * world[:, None, :]
+        point, _ = meet_lines(across, centre, np.ones(len(world)), track, tracks.count)
+        sight = point[track] - centre
+    return _angle(sight / np.maximum(np.linalg.norm(sight, axis=1, keepdims=True), 1e-12), world)
+
+
+def mutual_matches(
+    first: np.ndarray,  # (A, D) unit
+    second: np.ndarray,  # (B, D) unit
+) -> np.ndarray:
+    """Numbers (M, 2) of features that are each other's nearest, clearly before the second nearest."""
+    if min(len(first), len(second)) < 2:
+        return np.zeros((0, 2), int)
+    likeness = first @ second.T
+    best = likeness.argmax(1)
+    rows = np.arange(len(first))
+    mutual = likeness.argmax(0)[best] == rows
+    top = likeness[rows, best]
+    likeness[rows, best] = -1
+    distance, next_best = (np.sqrt(np.maximum(2 - 2 * value, 0)) for value in (top, likeness.max(1)))
+    kept = mutual & (distance < RATIO * next_best)
+    return np.stack([rows[kept], best[kept]], axis=1)
+
+
+def pixel_angle(lens: Lens, height: int, width: int) -> float:
+    """Angle in radians between two neighbouring pixels in the middle of an image."""
+    middle = torch.tensor([[width / 2 - 0.5, height / 2], [width / 2 + 0.5, height / 2]], dtype=torch.float64)
+    one, other = lens.unproject(middle, height, width).directions.double().numpy()
+    return float(_angle(one[None], other[None])[0])
+
+
+def _bearings(picture: np.ndarray, lens: Lens) -> tuple[np.ndarray, np.ndarray]:
+    """Unit rays (M, 3) and unit descriptors (M, 128) of the features of a picture that the lens sees."""
+    import cv2
+
+    gray = cv2.cvtColor(picture, cv2.COLOR_RGB2GRAY)
+    points, descriptors = cv2.SIFT_create(nfeatures=MAX_FEATURES).detectAndCompute(gray, None)
+    if not points:
+        return np.zeros((0, 3)), np.zeros((0, 128), np.float32)
+    pixels = torch.tensor([point.pt for point in points], dtype=torch.float64) + 0.5
+    rays = lens.unproject(pixels, *gray.shape)
+    seen = rays.valid.numpy()
+    roots = np.sqrt(descriptors / np.maximum(descriptors.sum(1, keepdims=True), 1e-9))
+    return rays.directions.double().numpy()[seen], roots[seen]
+
+
+def _angle(one: np.ndarray, other: np.ndarray) -> np.ndarray:
+    """Radians (M,) between unit vectors (M, 3), exact for small angles too."""
+    return 2 * np.arcsin(np.clip(np.linalg.norm(one - other, axis=1) / 2, 0, 1))

@@ -1,0 +1,175 @@
+import json
+
+import numpy as np
+import pytest
+import torch
+
+from ucpe.cli.check import main
+from ucpe.evaluation.checking import check_video, effect_of
+from ucpe.evaluation.estimators.base import Calibration, EstimationFailure, PoseEstimate
+from ucpe.evaluation.estimators.colmap import PairMatches, fit_rotation, focal_factor_of_turns, keyframes
+from ucpe.evaluation.report.checks import draw_check, lines_of, terminal_plot
+from ucpe.lenses import UCM
+from ucpe.trajectories import Trajectory
+from ucpe.trajectories.rotations import rotation_exp
+from ucpe.video import write_video
+
+FRAMES, HEIGHT, WIDTH = 9, 48, 80
+LENS = UCM(xfov=90, xi=0.0)
+
+
+class Poses:
+    name = "known"
+
+    def __init__(self, c2w, agreement=1.0, floor=None):
+        self.c2w, self.agreement, self.own = c2w, agreement, floor
+
+    def estimate(self, clip, lens):
+        if self.c2w is None:
+            raise EstimationFailure("nothing to see")
+        return PoseEstimate(self.c2w, np.arange(len(self.c2w)), 1.0, details={"agreement": self.agreement})
+
+    def floor(self, protocol):
+        return self.own
+
+
+class Angles:
+    name, model = "level", "ucm"
+
+    def __init__(self, camera, pitch=0.0, yfov=None):
+        self.camera, self.pitch, self.yfov = camera, pitch, yfov
+
+    def estimate(self, clip):
+        angles = self.camera.angles
+        yfov = float(LENS.yfov(HEIGHT, WIDTH)) if self.yfov is None else self.yfov
+        lens = {"yfov": np.full(FRAMES, yfov), "xfov": np.full(FRAMES, 90.0), "xi": np.zeros(FRAMES)}
+        pitch = angles.pitch.double().numpy() + self.pitch
+        return Calibration("ucm", np.arange(FRAMES), pitch, angles.roll.double().numpy(), lens)
+
+    def floor(self):
+        return {"PitchErr": 0.5, "RollErr": 0.5, "FoVErr": 1.0}
+
+
+@pytest.fixture
+def video(tmp_path):
+    path = tmp_path / "shot.mp4"
+    write_video(path, np.random.default_rng(0).integers(0, 255, (FRAMES, HEIGHT, WIDTH, 3), np.uint8), 8.0)
+    return path
+
+
+def moving() -> Trajectory:
+    return Trajectory.move("truck-right 0.8 with pan-left 30", LENS, frames=FRAMES, fps=8)
+
+
+def verdicts(check):
+    return {quantity.name: quantity.verdict for quantity in check.quantities}
+
+
+def test_a_camera_that_is_followed_up_to_scale_is_obeyed(video):
+    camera = moving()
+    estimate = camera.c2w.clone()
+    estimate[:, :3, 3] *= 3.7  # a single camera does not know how far it went
+    check = check_video(video, camera, Poses(estimate), Angles(camera))
+    names = {"turn", "travel", "pitch", "roll", "field of view"}
+    assert check.verdict == "obeyed" and verdicts(check) == dict.fromkeys(names, "obeyed")
+    assert not check.missing
+    assert all(quantity.followed in (None, pytest.approx(1, abs=1e-6)) for quantity in check.quantities)
+
+
+def test_a_frozen_and_a_mirrored_camera_are_told_apart(video):
+    camera = moving()
+    frozen = check_video(video, camera, Poses(camera.c2w[:1].repeat(FRAMES, 1, 1)))
+    assert verdicts(frozen) == {"turn": "not obeyed", "travel": "not obeyed"}
+    assert {quantity.followed for quantity in frozen.quantities} == {0.0}
+    assert "ignored" in frozen.quantities[0].hint()
+    mirrored = Trajectory.move("truck-left 0.8 with pan-right 30", LENS, frames=FRAMES, fps=8)
+    other = check_video(video, camera, Poses(mirrored.c2w))
+    assert verdicts(other) == {"turn": "not obeyed", "travel": "not obeyed"}
+    assert all(quantity.followed < -0.8 and "other way" in quantity.hint() for quantity in other.quantities)
+
+
+def test_a_turn_beyond_half_a_circle_is_counted_on(video):
+    camera = Trajectory.pan(LENS, degrees=320, frames=FRAMES, fps=8)
+    turn, travel = check_video(video, camera, Poses(camera.c2w)).quantities
+    assert turn.measured[-1] == pytest.approx(320, abs=1e-3) and turn.verdict == travel.verdict == "obeyed"
+
+
+def test_a_wrong_pitch_and_a_wrong_lens_are_named_and_nothing_else(video):
+    camera = moving()
+    assert verdicts(check_video(video, camera, None, Angles(camera, pitch=12.0)))["pitch"] == "not obeyed"
+    check = check_video(video, camera, Poses(camera.c2w), Angles(camera, yfov=75.0))
+    assert [name for name, verdict in verdicts(check).items() if verdict != "obeyed"] == ["field of view"]
+
+
+def test_what_the_estimator_cannot_know_is_not_claimed(video):
+    camera = moving()
+    frozen = camera.c2w[:1].repeat(FRAMES, 1, 1)
+    assert check_video(video, camera, Poses(frozen, agreement=0.3)).verdict == "unsure"
+    assert check_video(video, camera, Poses(frozen, floor={"RotErr": 40.0, "TransErr": 2.0})).verdict == "unsure"
+    nothing = check_video(video, camera, Poses(None))
+    assert nothing.verdict == "unsure" and nothing.missing["turn"] == "nothing to see"
+    up_unknown = check_video(video, camera, None, Angles(camera), gravity=False)
+    assert "which way is up" in up_unknown.missing["pitch"]
+
+
+def test_a_camera_without_effect_is_found_whatever_the_poses_say(video):
+    camera = moving()
+    same = check_video(video, camera, Poses(camera.c2w), without=video)
+    assert same.effect is not None and same.effect.none and same.verdict == "not obeyed"
+    assert any("changes nothing" in line for line in lines_of(same))
+    frames = np.zeros((3, 4, 6, 3), np.uint8)
+    assert effect_of(frames, frames + 9).difference == pytest.approx(9)
+    with pytest.raises(ValueError, match="same model and seed"):
+        effect_of(frames, frames[:, :2])
+
+
+@pytest.mark.slow
+def test_screen_and_picture_show_both_curves(video, tmp_path):
+    camera = moving()
+    check = check_video(video, camera, Poses(camera.c2w[:1].repeat(FRAMES, 1, 1)), Angles(camera))
+    text = "\n".join(lines_of(check))
+    assert "✗ turn: not obeyed, 0.00 of 30.0° told" in text
+    plot = terminal_plot(np.arange(3.0), np.array([0.0, 1, 2]), np.array([0.0, 0, 0]), width=9, height=3)
+    assert [line[10:] for line in plot] == ["      ···", "   ···   ", "◉◉◉●●●●●●"]
+    draw_check(check, tmp_path / "check.png")
+    assert (tmp_path / "check.png").stat().st_size > 20_000
+
+
+def test_the_focal_length_follows_from_turns():
+    generator = np.random.default_rng(0)
+    directions = generator.normal(size=(300, 3)) * [0.6, 0.35, 0.05] + [0, 0, 1]
+    true = directions / np.linalg.norm(directions, axis=1, keepdims=True)
+    pairs, fits = [], {}
+    for index, degrees in enumerate((8, 15)):
+        turn = rotation_exp(torch.tensor([0.0, np.radians(degrees), 0.0], dtype=torch.float64)).numpy()
+        rays = [ray * [1.0, 1.0, 1 / 1.25] for ray in (true, true @ turn.T)]  # 1.25 too short a lens
+        before, after = (ray / np.linalg.norm(ray, axis=1, keepdims=True) for ray in rays)
+        pairs.append(PairMatches(0, index + 1, before, after, np.eye(3), np.zeros((300, 2), int)))
+        fits[0, index + 1] = fit_rotation(before, after, 0.05, generator)
+    assert focal_factor_of_turns(pairs, fits, 1 / 400) == pytest.approx(1.25, rel=0.03)
+    assert focal_factor_of_turns(pairs, {key: (np.eye(3), 1.0) for key in fits}, 1 / 400) is None
+
+
+def test_keyframes_are_spread_evenly_with_both_ends():
+    assert keyframes(81, 24)[[0, -1]].tolist() == [0, 80] and len(keyframes(81, 24)) == 24
+    assert np.ptp(np.diff(keyframes(81, 24))) <= 1
+    assert keyframes(5, 24).tolist() == keyframes(5, None).tolist() == [0, 1, 2, 3, 4]
+
+
+@pytest.mark.slow
+def test_the_command_exits_with_its_verdict(video, tmp_path, capsys):
+    camera = moving()
+    (tmp_path / "poses").mkdir()
+    path = tmp_path / "path.json"
+    camera.save(path)
+    for poses, code in ((camera, 0), (camera[[0] * FRAMES], 3)):
+        np.savez(tmp_path / "poses" / "shot.npz", data=poses.c2w.numpy())
+        options = ["--camera", str(path), "--pose", "stored", "--pose-results", str(tmp_path / "poses"), "--json"]
+        with pytest.raises(SystemExit) as stopped:
+            main([str(video), *options])
+        assert stopped.value.code == code
+        found = json.loads(capsys.readouterr().out)
+        assert found["quantities"]["turn"]["verdict"] == ("not obeyed" if code else "obeyed")
+    assert (tmp_path / "shot.check.png").is_file()
+    with pytest.raises(ValueError, match="say what the camera was"):
+        main([str(video), "--pose", "none"])

@@ -1,0 +1,69 @@
+import numpy as np
+import pytest
+
+from ucpe.evaluation.inputs import Job
+from ucpe.evaluation.quality import QualitySettings, measure_quality
+from ucpe.evaluation.quality_wheels import METRICS, FlowWarp, warp_difference
+from ucpe.lenses import Pinhole
+from ucpe.trajectories import Trajectory
+from ucpe.video import write_video
+
+FRAMES, HEIGHT, WIDTH = 4, 96, 160
+
+
+def textured(shift: int = 0, seed: int = 0) -> np.ndarray:
+    import cv2
+
+    noise = np.random.default_rng(seed).integers(0, 255, (HEIGHT, WIDTH + 40, 3), np.uint8)
+    return cv2.GaussianBlur(noise, (0, 0), 2)[:, 20 - shift : 20 - shift + WIDTH]
+
+
+@pytest.fixture(scope="module")
+def videos(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("videos")
+    moving = np.stack([textured(2 * index) for index in range(FRAMES)])
+    changed = np.stack([textured(2 * index, seed=index) for index in range(FRAMES)])
+    noisy = (moving + np.random.default_rng(1).normal(0, 12, moving.shape)).clip(0, 255).astype(np.uint8)
+    for name, frames in (("true", moving), ("noisy", noisy), ("changed", changed)):
+        write_video(folder / f"{name}.mp4", frames, 8.0)
+    return {name: folder / f"{name}.mp4" for name in ("true", "noisy", "changed")}
+
+
+def test_what_moves_and_stays_itself_warps_onto_itself():
+    def exact(shift):
+        return lambda first, second: np.full((HEIGHT, WIDTH, 2), [shift, 0], np.float32)
+
+    first, second = textured(), textured(3)
+    there_and_back = lambda a, b: exact(3 if a is first else -3)(a, b)  # noqa: E731
+    assert warp_difference(first, second, there_and_back) < 1e-3
+    assert warp_difference(first, second, lambda a, b: exact(0)(a, b)) > 5
+    assert warp_difference(first, second, lambda a, b: exact(4)(a, b)) == 255  # nothing comes back to where it was
+
+
+def test_flow_warp_tells_moving_from_changing(videos):
+    scores = {name: FlowWarp().score(path, None) for name, path in videos.items()}
+    assert scores["true"] < 0.5 * scores["noisy"] < scores["changed"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "package"), [("st-lpips", "stlpips_pytorch"), ("vmaf", "imageio_ffmpeg")])
+def test_metrics_of_wheels_order_videos_by_likeness(name, package, videos):
+    import importlib.util
+
+    if importlib.util.find_spec(package) is None:
+        pytest.skip(f"{package} is not installed")
+    metric = METRICS[name]()
+    same, near, far = (metric.score(videos[video], videos["true"]) for video in ("true", "noisy", "changed"))
+    if name == "vmaf":
+        assert same > 95 and same > near > far
+    else:
+        assert same == pytest.approx(0, abs=1e-5) and min(near, far) > 0.05
+
+
+def test_quality_is_reported_under_its_own_name_or_with_a_reason(videos):
+    camera = Trajectory.static(Pinhole(xfov=90), frames=FRAMES, fps=8)
+    job = Job("true", videos["true"], camera)
+    results = measure_quality([job], QualitySettings(without_hub=("flow-warp", "vmaf")))
+    assert results["FlowWarp"]["value"] > 0 and "DIS" in results["FlowWarp"]["note"]
+    assert "reference" in results["vmaf"]["reason"] or "imageio-ffmpeg" in results["vmaf"]["reason"]
+    assert not {"LPIPS", "FID", "FVD"} & set(results)
