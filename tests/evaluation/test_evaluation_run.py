@@ -21,6 +21,7 @@ from ucpe.evaluation.inputs import (
     jobs_of_realestate,
     read_clip,
 )
+from ucpe.evaluation.protocols import PROTOCOLS
 from ucpe.evaluation.records import Measuring, camera_of_clip
 from ucpe.evaluation.report.write import write_report
 from ucpe.evaluation.run import EvaluationSettings, evaluate, load_results
@@ -84,7 +85,7 @@ def test_a_study_by_hand(study):
     assert results["summary"]["commanded"]["PitchErr"]["mean"] == pytest.approx(2, abs=0.01)
     assert results["families"]["wide"]["pose"]["RotErr"]["count"] == 2
     by_name = {video["name"]: video for video in results["videos"]}
-    assert set(by_name["b"]["pose"]["metrics"]) == {"robust", "paper", "released", "cameractrl"}
+    assert set(by_name["b"]["pose"]["metrics"]) == set(PROTOCOLS)
     assert "estimate" not in by_name["b"]["pose"]
 
 
@@ -113,7 +114,7 @@ def test_a_stopped_run_continues(study, measured):
     class Stop(Exception):
         pass
 
-    def stop(what: str, done: int, total: int) -> None:
+    def stop(what: str, done: int, total: int, note: str) -> None:
         if done == 2:
             raise Stop
 
@@ -159,7 +160,7 @@ def test_what_goes_wrong_in_one_video_is_its_own_failure(study):
     jobs = jobs_of_folder(study / "videos", study / "cameras")
     results = evaluate(jobs, study / "out", settings(study))
     reasons = {(entry["name"], entry["part"]): entry["reason"] for entry in results["failures"]}
-    assert "not a readable npz" in reasons["a", "pose"]
+    assert "not a whole zip archive" in reasons["a", "pose"]
     assert "no rotation" in reasons["b", "pose"]
     assert "c.json: not JSON" in reasons["c", "calibration"]
     assert results["counts"]["calibration"]["measured"] == 3
