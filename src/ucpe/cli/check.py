@@ -54,8 +54,11 @@ class CheckCommand:
 def main(arguments: Sequence[str]) -> None:
     """Parse the command line, check, exit with the verdict's code."""
     options = tyro.cli(CheckCommand, args=arguments, prog="ucpe check")
+    from ucpe.figures import check_picture
     from ucpe.video import probe_video
 
+    if options.output is not None:
+        check_picture(options.output)
     info = probe_video(options.video)
     pose = find_pose_estimator(options.pose, info, options.pose_results)
     calibrator = find_calibrator(options.calibrator, info, options.calibrator_results)

@@ -22,7 +22,8 @@ from ucpe.evaluation.protocols import PROTOCOLS, find_protocol
 from ucpe.evaluation.records import Measuring, measure, record_key, unmeasured
 from ucpe.evaluation.statistics import Summary, summarise
 from ucpe.files import write_json
-from ucpe.work import Item, JsonParts, Progress, Quarantine, Stage, folder_lock, run
+from ucpe.work import Item, JsonParts, Quarantine, Stage, folder_lock, run
+from ucpe.work.progress import ProgressBar
 
 FORMAT = "ucpe-evaluation-2"
 """Name and version of the layout of results.json."""
@@ -57,7 +58,7 @@ def evaluate(
     output: str | Path,
     settings: EvaluationSettings | None = None,
     quality: Callable[[], dict[str, Any]] | None = None,
-    progress: Progress | None = None,
+    progress: ProgressBar | None = None,
     notes: Sequence[str] = (),
     *,
     workers: int | None = None,

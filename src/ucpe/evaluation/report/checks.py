@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 
 from ucpe.evaluation.checking import Check, Quantity
-from ucpe.evaluation.report.drawings import overlay
-from ucpe.files import atomic_file
+from ucpe.figures import new_figure, save_figure
+from ucpe.pages.drawings import overlay
 
 COLORS = {"obeyed": "#2f8f4e", "not obeyed": "#c0392b", "unsure": "#b7791f"}
 """Of the verdicts."""
@@ -63,12 +63,8 @@ def terminal_plot(
 
 def draw_check(check: Check, path: str | Path) -> None:
     """Write a picture: some frames under the commanded horizon, and every quantity over time."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
     columns = max(len(check.quantities), 1)
-    figure = Figure(figsize=(12, 5.4), layout="constrained")
-    FigureCanvasAgg(figure)
+    figure = new_figure(12, 5.4, layout="constrained")
     frames, plots = np.ravel(figure.subfigures(2, 1, height_ratios=[1, 1.35]))
     figure.suptitle(f"{check.name}: {check.verdict}", fontsize=13, x=0.01, ha="left", color=COLORS[check.verdict])
     for axes, picture, number in zip(np.ravel(frames.subplots(1, len(check.shown))), check.frames, check.shown):
@@ -92,8 +88,7 @@ def draw_check(check: Check, path: str | Path) -> None:
         axes.tick_params(labelsize=8)
         axes.spines[["top", "right"]].set_visible(False)
         axes.legend(fontsize=8, frameon=False)
-    with atomic_file(path) as temporary:
-        figure.savefig(temporary, dpi=110, format=Path(path).suffix.lstrip(".") or "png")
+    save_figure(figure, path, dpi=110)
 
 
 def _amount(quantity: Quantity) -> str:
