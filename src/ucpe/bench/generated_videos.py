@@ -72,7 +72,7 @@ def measure(
     """Errors (count,) of the generated videos by metric, NaN where a video could not be measured."""
     jobs = [Job(f"{index:04d}", video_path(folder, index), clips[index].camera) for index in range(count)]
 
-    def check(what: str, done: int, total: int) -> None:
+    def check(what: str, done: int, total: int, note: str = "") -> None:
         if done < total and not goes_on():
             raise Stopped(f"{folder} with {done} of {total} videos measured")
 

@@ -145,7 +145,7 @@ def _bearings(picture: np.ndarray, lens: Lens) -> tuple[np.ndarray, np.ndarray]:
     import cv2
 
     gray = cv2.cvtColor(picture, cv2.COLOR_RGB2GRAY)
-    points, descriptors = cv2.SIFT_create(nfeatures=MAX_FEATURES).detectAndCompute(gray, None)
+    points, descriptors = cv2.SIFT.create(nfeatures=MAX_FEATURES).detectAndCompute(gray, None)  # type: ignore[call-overload]
     if not points:
         return np.zeros((0, 3)), np.zeros((0, 128), np.float32)
     pixels = torch.tensor([point.pt for point in points], dtype=torch.float64) + 0.5

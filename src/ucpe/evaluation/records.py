@@ -246,8 +246,8 @@ def _measure_reference(
         result["pose"] = _measure_poses(job, clip, camera, pose, measuring)
         own = record["pose"]
         if result["pose"]["status"] == own["status"] == "ok":
-            pair = (pose_from_plain(own["estimate"]), pose_from_plain(result["pose"]["estimate"]))
-            own["against_reference"] = _against_reference(job, *pair, record["frames"], clip, measuring)
+            mine, real = (pose_from_plain(part["estimate"]) for part in (own, result["pose"]))
+            own["against_reference"] = _against_reference(job, mine, real, record["frames"], clip, measuring)
         result["pose"].pop("estimate", None)
     if calibrator is not None:
         measured = _measure_calibration(job, clip, camera, calibrator)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -65,7 +66,8 @@ def draw_check(check: Check, path: str | Path) -> None:
     """Write a picture: some frames under the commanded horizon, and every quantity over time."""
     columns = max(len(check.quantities), 1)
     figure = new_figure(12, 5.4, layout="constrained")
-    frames, plots = np.ravel(figure.subfigures(2, 1, height_ratios=[1, 1.35]))
+    parts: Any = figure.subfigures(2, 1, height_ratios=[1, 1.35])
+    frames, plots = parts
     figure.suptitle(f"{check.name}: {check.verdict}", fontsize=13, x=0.01, ha="left", color=COLORS[check.verdict])
     for axes, picture, number in zip(np.ravel(frames.subplots(1, len(check.shown))), check.frames, check.shown):
         one = check.camera[int(number) : int(number) + 1]

@@ -29,7 +29,7 @@ class ScaleNormalization(Step):
     motion_samples: int = 6
     """Pairs of neighbouring frames in which motion is measured."""
     network: Path | None = None
-    """A flow network such as PanoFlow as an ONNX file, instead of OpenCV's DIS."""
+    """A flow network such as PanoFlow as an ONNX file, or `gmflow` (see `gmflow.py`), instead of OpenCV's DIS."""
 
     def check(self) -> None:
         """The flow network, if there is one."""
@@ -50,7 +50,13 @@ class ScaleNormalization(Step):
 
     def flow(self) -> SphereFlow:
         """What flow is measured with."""
-        return NetworkFlow(self.network) if self.network else DISFlow()
+        if self.network is None:
+            return DISFlow()
+        if str(self.network) == "gmflow":
+            from ucpe.synthesis.curation.gmflow import GMFlow
+
+            return GMFlow()
+        return NetworkFlow(self.network)
 
     def verdict(self, row: Row) -> str:
         """Without parallax."""
