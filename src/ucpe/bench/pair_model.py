@@ -66,6 +66,8 @@ def _branch(**options: Any) -> MakeAdapter:
 CONTESTANTS: dict[str, tuple[str, MakeAdapter]] = {
     "ucpe": ("UCPE", _branch(encoding="ucpe", orientation=False)),
     "ucpe-lat-up": ("UCPE + Lat-Up", _branch(encoding="ucpe", orientation=True)),
+    "sightline": ("Sightline", _branch(encoding="sightline", orientation=False)),
+    "urope": ("URoPE", _branch(encoding="urope", orientation=False)),
     "prope": ("PRoPE", _branch(encoding="prope", orientation=False)),
     "cameractrl": ("CameraCtrl (Plücker)", lambda base: CameraCtrl.for_transformer(base, orientation=True)),
     "gta": ("GTA", _branch(encoding="gta", orientation=False)),
