@@ -1,9 +1,9 @@
-"""Evaluating many full-size videos with COLMAP: core-seconds and memory against their number; may be stopped and continued.
+"""Many full-size videos through COLMAP: core-seconds and memory against their number; may be stopped and continued.
 
 python benchmarks/bench_evaluation_scale.py bench-eval --videos 200
 
-Videos of 81 x 480 x 832 are filmed first, each with a camera of its own, in front of textured boards (a few
-core-seconds each); then measured one after the other, as `ucpe evaluate` does.
+Ten at a time, videos of 81 x 480 x 832 are filmed, each with a camera of its own, in front of textured boards, and
+measured one after the other, as `ucpe evaluate` does.
 """
 
 import argparse
@@ -26,6 +26,7 @@ from ucpe.work import Calls, Item, progress_bar, run
 
 FRAMES, HEIGHT, WIDTH, FPS = 81, 480, 832, 16.0
 LENS = Pinhole(xfov=90)
+BATCH = 10
 BOARDS = (
     (8.0, 0.0, 0.0, 50.0),
     (5.0, -3.0, -0.5, 2.5),
@@ -46,13 +47,15 @@ def main() -> None:
     folder = options.output / "videos"
     folder.mkdir(parents=True, exist_ok=True)
     paths = [folder / f"{index:04d}.mp4" for index in range(options.videos)]
-    items = [Item(path.stem, (index, path)) for index, path in enumerate(paths) if not path.is_file()]
-    with progress_bar(pace=True) as show:
-        for _ in run(Calls(film, "videos to film"), items, progress=show):
-            pass
-        jobs = [Job(path.stem, path, camera_of(index)) for index, path in enumerate(paths)]
+    with progress_bar() as show:
         log = Pace(options.output / "pace.jsonl", show)
-        results = evaluate(jobs, options.output / "report", progress=log)
+        for end in range(BATCH, options.videos + BATCH, BATCH):
+            items = [Item(path.stem, (index, path)) for index, path in enumerate(paths[:end]) if not path.is_file()]
+            for _ in run(Calls(film, "videos to film"), items, progress=show):
+                pass
+            jobs = [Job(path.stem, path, camera_of(index)) for index, path in enumerate(paths[:end])]
+            log.last = time.process_time()
+            results = evaluate(jobs, options.output / "report", progress=log)
     log.summarise()
     for name in ("RotErr", "TransErr"):
         print(f"{name}: mean {results['summary']['pose'][name]['mean']:.4f}")
@@ -60,7 +63,7 @@ def main() -> None:
 
 
 class Pace:
-    """Notes core-seconds and memory after every video, over all runs, and fits a line through them."""
+    """Notes core-seconds and memory after every video, over all runs."""
 
     def __init__(self, path: Path, show):
         self.path, self.show = path, show
@@ -75,7 +78,7 @@ class Pace:
             with self.path.open("a") as file:
                 file.write(json.dumps(self.rows[-1]) + "\n")
         self.last = now
-        spent = np.mean([row["seconds"] for row in self.rows])
+        spent = np.mean([row["seconds"] for row in self.rows] or [0])
         self.show(what, done, total, f"{spent:.1f} core-seconds a video, {note}")
 
     def summarise(self) -> None:
@@ -83,12 +86,10 @@ class Pace:
         seconds, memory = (np.array([row[name] for row in self.rows]) for name in ("seconds", "megabytes"))
         half = max(len(seconds) // 2, 1)
         print(
-            f"{len(seconds)} videos: {seconds.mean():.1f} core-seconds each (median {np.median(seconds):.1f}, ", end=""
+            f"{len(seconds)} videos: {seconds.mean():.1f} core-seconds each (median {np.median(seconds):.1f}, largest "
+            f"{seconds.max():.1f}); first half {seconds[:half].mean():.1f}, second {seconds[-half:].mean():.1f}"
         )
-        print(
-            f"largest {seconds.max():.1f}); first half {seconds[:half].mean():.1f}, second {seconds[half:].mean():.1f}"
-        )
-        print(f"memory: {memory[0]} MB after the first video, {memory[half]} after half, {memory[-1]} at the end")
+        print(f"memory: {memory[0]} MB after the first video, {memory[half - 1]} after half, {memory[-1]} at the end")
 
 
 def camera_of(index: int) -> Trajectory:
