@@ -1,10 +1,17 @@
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
 
-from ucpe.evaluation.camera_metrics import calibration_errors, commanded_calibration, fit_radial, wrapped
+from ucpe.evaluation.camera_metrics import (
+    calibration_errors,
+    commanded_calibration,
+    fit_radial,
+    orientation_errors,
+    wrapped,
+)
 from ucpe.evaluation.estimators.base import Calibration, angles_of_up, calibration_from_plain, calibration_to_plain
 from ucpe.lenses import UCM, BrownConrady, Equidistant, Pinhole
 from ucpe.trajectories import Trajectory
@@ -118,3 +125,17 @@ def test_calibrations_survive_json():
     assert second.lens["k1"] == pytest.approx(first.lens["k1"], nan_ok=True)
     assert second.pitch == pytest.approx(first.pitch, nan_ok=True)
     assert calibration_errors(second, calibration(pitch=1))["PitchErr"] == pytest.approx(1)
+
+
+def test_gravity_latitude_and_up_errors_are_those_of_the_fault():
+    camera = Trajectory.static(UCM(xfov=90, xi=0.0), frames=3, pitch=10.0, roll=5.0)
+    true = commanded_calibration(camera, "ucm", 48, 80)
+    assert max(orientation_errors(true, camera, 48, 80).values()) < 0.05
+    pitched = orientation_errors(replace(true, pitch=true.pitch + 6), camera, 48, 80)
+    assert pitched["GravityErr"] == pytest.approx(6, abs=1e-3) and 3 < pitched["LatitudeErr"] < 6.1
+    rolled = orientation_errors(replace(true, roll=true.roll + 8), camera, 48, 80)
+    assert rolled["UpErr"] == pytest.approx(8, abs=1.0)
+    radial = commanded_calibration(camera, "radial", 48, 80)
+    assert max(orientation_errors(radial, camera, 48, 80).values()) < 0.1
+    unknown = replace(true, pitch=np.full(3, np.nan))
+    assert orientation_errors(unknown, camera, 48, 80) == {}

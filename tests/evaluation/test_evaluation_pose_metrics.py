@@ -241,3 +241,18 @@ def test_one_frame_has_zero_error_and_no_odometry():
 
 def test_displacement_is_the_root_mean_square_distance():
     assert displacement(COMMANDED) == pytest.approx(math.sqrt(5 / 3))
+
+
+def test_the_realestate_protocol_takes_every_fourth_frame_sixteen_times():
+    generator = torch.Generator().manual_seed(3)
+    steps = torch.randn(81, 3, generator=generator, dtype=torch.float64)
+    times = torch.arange(81) / 16
+    protocol = PROTOCOLS["released-re10k"]
+    assert protocol.timestamps(times, 5.0).tolist() == (torch.arange(0, 64, 4) / 16).tolist()
+    commanded, estimated = torch.eye(4).double().repeat(2, 16, 1, 1)
+    commanded[:, :3, 3] = steps[:64:4].cumsum(0)
+    estimated[:, :3, 3] = 5 * commanded[:, :3, 3] + 0.3 * steps[1:65:4]
+    paths = [path[:, :3, 3] - path[0, :3, 3] for path in (commanded, estimated)]
+    paths = [path / path.norm(dim=1).max() for path in paths]  # by hand
+    expected = (paths[0] - paths[1]).norm(dim=1).sum()
+    assert protocol.evaluate(commanded, estimated)["TransErr"] == pytest.approx(float(expected))

@@ -1,5 +1,6 @@
 import json
 import os
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 
@@ -19,13 +20,19 @@ from ucpe.evaluation.inputs import (
     jobs_of_dataset,
     jobs_of_folder,
     jobs_of_realestate,
+    names_of_dataset,
     read_clip,
+    without_jittery,
 )
 from ucpe.evaluation.protocols import PROTOCOLS
 from ucpe.evaluation.records import Measuring, camera_of_clip
-from ucpe.evaluation.report.write import write_report
+from ucpe.evaluation.report.leaderboard import load_runs, publish
+from ucpe.evaluation.report.tables import row_of_results
+from ucpe.evaluation.report.write import compare_runs, write_report
 from ucpe.evaluation.run import EvaluationSettings, evaluate, load_results
 from ucpe.lenses import UCM
+from ucpe.synthesis.dataset import Clip as DatasetClip
+from ucpe.synthesis.dataset import clip_row, write_metadata
 from ucpe.trajectories import Trajectory
 from ucpe.video import VideoError, write_video
 
@@ -507,3 +514,67 @@ def test_a_panshot_dataset(tmp_path):
     assert job.reference == split / "videos-test" / f"{stem}.mp4"
     assert float(job.camera.positions[-1].norm()) == pytest.approx(0.5, abs=1e-4)
     assert isinstance(job, Job)
+
+
+def test_a_published_run_stands_beside_others_and_names_its_cameras(study, tmp_path):
+    jobs = jobs_of_folder(study / "videos", study / "cameras")
+    evaluate(jobs, study / "out", settings(study, label="first"))
+    board = tmp_path / "board"
+    board.mkdir()
+    publish(study / "out", board / "first.json")
+    publish(study / "out", board / "second.json", label="another group", link="https://example.org")
+    found = {run["label"]: run for run in load_runs(board)}
+    assert set(found) == {"first", "another group"} and found["first"]["cameras"]["count"] == 4
+    assert found["first"]["cameras"] == load_runs(study / "out")[0]["cameras"]
+    assert found["first"]["estimators"]["pose"]["name"] == "stored" and str(study) not in str(found["first"])
+    text = compare_runs([board], tmp_path / "compared")[0].read_text(encoding="utf-8")
+    assert "another group" in text and "different cameras" not in text
+    changed = json.loads((board / "second.json").read_text())
+    changed["cameras"]["hash"] = "0"
+    (board / "second.json").write_text(json.dumps(changed))
+    assert "different cameras" in compare_runs([board], tmp_path / "compared")[0].read_text(encoding="utf-8")
+    del changed["summary"]
+    (board / "second.json").write_text(json.dumps(changed))
+    with pytest.raises(ValueError, match="summary"):
+        load_runs(board)
+
+
+def test_the_cameras_that_turn_most_suddenly_are_left_out_by_name(study):
+    jobs = jobs_of_folder(study / "videos", study / "cameras")
+    jerk = jobs[2].camera.c2w.clone()
+    jerk[4, :3, :3] = jerk[4, :3, :3] @ Trajectory.pan(LENS, degrees=9, frames=2).rotations[1].to(jerk)
+    jobs[2] = replace(jobs[2], camera=Trajectory(jerk, LENS, FPS))
+    kept, left_out = without_jittery(jobs, 0.25)
+    assert left_out == ["c"] and [job.name for job in kept] == ["a", "b", "d"]
+    with pytest.raises(ValueError, match="between 0 and 1"):
+        without_jittery(jobs, 1.0)
+
+
+def test_poses_are_also_compared_with_those_of_the_reference_video(study):
+    jobs = jobs_of_folder(study / "videos", study / "cameras", reference=study / "videos")
+    results = evaluate(jobs, study / "out", settings(study))
+    pose = {video["name"]: video["pose"] for video in results["videos"]}
+    assert pose["b"]["metrics"]["robust"]["RotErr"] > 1  # the estimator finds the same error in the reference ...
+    assert pose["b"]["against_reference"]["robust"]["RotErr"] == pytest.approx(0, abs=1e-4)  # ... so it cancels
+    assert row_of_results(results, "reference-poses").cells["RotErr"].value == pytest.approx(0, abs=1e-4)
+
+
+def test_what_synthesize_writes_is_a_dataset_with_references(tmp_path):
+    folder = tmp_path / "data"
+    (folder / "videos").mkdir(parents=True)
+    (tmp_path / "made").mkdir()
+    rows = []
+    for name, split in (("one", "test"), ("two", "test"), ("three", "train")):
+        camera = Trajectory.arc(LENS, degrees=20, frames=FRAMES, fps=FPS)
+        video = folder / "videos" / f"{name}.mp4"
+        write_video(video, picture_frames(), FPS)
+        clip = DatasetClip(name, video, f"caption {name}", camera, "wide", split=split, height=32, width=56)
+        rows.append(clip_row(clip))
+    write_metadata(folder, rows)
+    write_video(tmp_path / "made" / "one.mp4", picture_frames(), FPS)
+    (job,) = jobs_of_dataset(tmp_path / "made", folder, "test")
+    assert (job.name, job.caption, job.reference) == ("one", "caption one", folder / "videos" / "one.mp4")
+    assert sorted(names_of_dataset(folder, "test")) == ["one", "two"]
+    write_video(tmp_path / "made" / "three.mp4", picture_frames(), FPS)
+    with pytest.raises(ValueError, match="no video of the split 'test'"):
+        jobs_of_dataset(tmp_path / "made", folder, "test")

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import tyro
 
 from ucpe.cli.cameras import CameraOptions
+from ucpe.cli.parsing import parse
 
 if TYPE_CHECKING:
     from ucpe.evaluation.checking import Check
@@ -53,7 +54,7 @@ class CheckCommand:
 
 def main(arguments: Sequence[str]) -> None:
     """Parse the command line, check, exit with the verdict's code."""
-    options = tyro.cli(CheckCommand, args=arguments, prog="ucpe check")
+    options = parse(CheckCommand, arguments, "ucpe check")
     from ucpe.figures import check_picture
     from ucpe.video import probe_video
 

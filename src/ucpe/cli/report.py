@@ -26,9 +26,43 @@ class Compare:
     """Folder for compare.md, compare.tex and compare.html."""
 
 
+@dataclass
+class Publish:
+    """Write one file with everything that another group needs to put its numbers beside those of a run.
+
+    `ucpe report compare FOLDER` reads a folder of such files.
+    """
+
+    run: tyro.conf.Positional[Path]
+    """Folder that `ucpe evaluate` wrote."""
+    output: Annotated[Path, tyro.conf.arg(aliases=["-o"])] = Path("leaderboard.json")
+    """File to write."""
+    label: str | None = None
+    """Name of the method. [default: the run's]"""
+    link: str | None = None
+    """Where a reader finds the method: a paper, a repository."""
+
+
 def main(arguments: Sequence[str]) -> None:
     """Parse the command line and run."""
-    compare(parse({"compare": Compare}, arguments, "ucpe report"))
+    options = parse({"compare": Compare, "publish": Publish}, arguments, "ucpe report")
+    if isinstance(options, Publish):
+        publish(options)
+    else:
+        compare(options)
+
+
+def publish(options: Publish) -> None:
+    """Write the file and say what is in it."""
+    from ucpe.evaluation.report import leaderboard
+
+    path = leaderboard.publish(options.run, options.output, label=options.label, link=options.link)
+    content = leaderboard.load_runs(path)[0]
+    cameras = content["cameras"]
+    print(
+        f"{path}: {content['label']}, protocol {content['protocol']}, {cameras['count']} videos of the cameras "
+        f"{cameras['hash'][:12]}"
+    )
 
 
 def compare(options: Compare) -> None:

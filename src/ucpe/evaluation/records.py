@@ -119,9 +119,16 @@ def _facts(job: Job) -> dict[str, Any]:
         "family": job.family,
         "gravity": job.gravity,
         "lens": lens.to_dict() if not lens.batch_shape else {"model": lens.kind},
+        "camera": camera_hash(job.camera),
         "seconds_of_path": round(job.camera.duration, 6),
         "has_reference": job.reference is not None,
     }
+
+
+def camera_hash(camera: Trajectory) -> str:
+    """Hash of a camera's poses to six digits, lens and frame rate: the same for all who told a model the same."""
+    poses = np.round(camera.c2w[:, :3].double().numpy(), 6) + 0.0  # no negative zeros
+    return fingerprint_of({"poses": poses.tolist(), "lens": camera.lens.to_dict(), "fps": round(camera.fps, 6)})
 
 
 def frame_times(camera: Trajectory, clip: Clip) -> np.ndarray:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ucpe.evaluation.inputs import Job
+from ucpe.evaluation.report.leaderboard import load_runs
 from ucpe.evaluation.report.page import comparison_page, page
 from ucpe.evaluation.report.quoted import RADIANS_NOTE, quoted_rows
 from ucpe.evaluation.report.tables import (
@@ -51,7 +52,7 @@ def compare_runs(
     runs: Sequence[str | Path], output: str | Path, quote: Sequence[str] = (), against: str = "commanded"
 ) -> list[Path]:
     """Write `compare.md`, `.tex` and `.html` with runs side by side, and published rows marked as quoted."""
-    everything = [load_results(run) for run in runs]
+    everything = [found for run in runs for found in load_runs(run)]
     table = comparison(everything, quote, against)
     text = comparison_page("Camera control, side by side", table)
     return _write(Path(output), table, text, "compare", "compare.html")
@@ -99,6 +100,9 @@ def _notes(everything: Sequence[dict[str, Any]], against: str) -> list[str]:
             f"The runs hold different videos ({', '.join(str(len(names)) for names in videos)}, {common} in common): "
             "their means are over different cameras."
         )
+    hashes = {results["cameras"]["hash"] for results in everything if "cameras" in results}
+    if len(hashes) > 1 and not any(names != videos[0] for names in videos):
+        notes.append("The runs have videos of the same names, but were told different cameras: they do not compare.")
     target = "the commanded camera" if against == "commanded" else "the estimate on the reference video"
     what = "Pose, orientation and lens errors" if against == "reference-poses" else "Orientation and lens errors"
     notes.append(f"{what} are against {target}; brackets are 95 % bootstrap intervals over videos.")

@@ -1,0 +1,88 @@
+"""A run as one file that another group can put its numbers beside: `ucpe report publish`.
+
+It names everything that must agree for numbers to be compared: the protocol, the cameras (by their hash), the
+estimators with their versions, settings and own errors, and what happened to failures. Every video's numbers are in it,
+so that others can test differences by pairs; pictures and paths of files are not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from ucpe.evaluation.run import load_results
+from ucpe.files import fingerprint_of, write_json
+from ucpe.reading import read_json_object
+
+FORMAT = "ucpe-leaderboard-1"
+"""Name and version of the layout of a published file."""
+
+KEPT = (
+    "label",
+    "versions",
+    "protocol",
+    "protocols",
+    "seed",
+    "measuring",
+    "estimators",
+    "floors",
+    "counts",
+    "failures",
+    "notes",
+    "summary",
+    "families",
+    "quality",
+)
+"""What is published of a run as it is."""
+
+OF_A_VIDEO = (
+    "name",
+    "family",
+    "lens",
+    "camera",
+    "gravity",
+    "frames",
+    "height",
+    "width",
+    "pose",
+    "calibration",
+    "consistency",
+)
+"""What is published of every video."""
+
+
+def publish(run: str | Path, output: str | Path, *, label: str | None = None, link: str | None = None) -> Path:
+    """Write the file of a run that `ucpe evaluate` wrote, under another label if asked; returns its path."""
+    results = load_results(run)
+    videos = [{name: video[name] for name in OF_A_VIDEO if name in video} for video in results["videos"]]
+    content = {"format": FORMAT, **{name: results[name] for name in KEPT}}
+    content |= {
+        "label": label or results["label"],
+        "link": link,
+        "protocols": {results["protocol"]: results["protocols"][results["protocol"]]},
+        "cameras": {"count": len(videos), "hash": cameras_hash(results["videos"])},
+        "videos": videos,
+    }
+    write_json(output, content)
+    return Path(output)
+
+
+def cameras_hash(videos: Sequence[dict[str, Any]]) -> str:
+    """Hash of the names and cameras of a run's videos; equal hashes were told the same."""
+    return fingerprint_of(sorted([video["name"], video["camera"]] for video in videos))
+
+
+def load_runs(path: str | Path) -> list[dict[str, Any]]:
+    """The runs at a path: one that `ucpe evaluate` wrote, a published file, or a folder of published files."""
+    path = Path(path)
+    if path.is_dir() and not (path / "results.json").is_file():
+        files = sorted(path.glob("*.json"))
+        if files:
+            return [run for file in files for run in load_runs(file)]
+    if path.is_file() and (content := read_json_object(path)).get("format") == FORMAT:
+        if missing := [name for name in (*KEPT, "cameras", "videos") if name not in content]:
+            raise ValueError(f"{path}: a published run has {', '.join(missing)}, which this file lacks")
+        return [content]
+    results = load_results(path)
+    return [results | {"cameras": {"count": len(results["videos"]), "hash": cameras_hash(results["videos"])}}]
