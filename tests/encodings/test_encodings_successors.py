@@ -19,14 +19,13 @@ from ucpe.encodings import (
 )
 from ucpe.encodings.frames import anchored_poses
 from ucpe.encodings.learned import mean_turn
-from ucpe.encodings.operators import DEPTHS
+from ucpe.encodings.operators import DEPTHS, PAIRWISE
 from ucpe.encodings.sightings import REACH
 from ucpe.lenses import UCM, BrownConrady, Pinhole
 from ucpe.trajectories.rotations import rotation_from_angles
 
 HEIGHT, WIDTH, HEADS, HEAD_DIM, VIEWS = 2, 3, 2, 16, 3
 TOKENS = VIEWS * HEIGHT * WIDTH
-PAIRWISE = ("urope", "sightline")
 
 
 def tensors(seed=0):

@@ -15,7 +15,7 @@ from torch import Tensor
 from ucpe.encodings.absolute import plucker_rays, raw_parameters
 from ucpe.encodings.frames import ray_frames, world_rays
 from ucpe.encodings.learned import AddedRays, RaySegments, RotaryRays
-from ucpe.encodings.operators import DEPTHS, ENCODINGS, Operator, camera_operator
+from ucpe.encodings.operators import DEPTHS, ENCODINGS, PAIRWISE, Operator, camera_operator
 from ucpe.encodings.orientation import lat_up_map
 from ucpe.figures import BLIND, INK, PAPER, QUIET, check_picture, hide_ticks, new_figure, save_figure
 from ucpe.lenses.base import Lens
@@ -466,8 +466,7 @@ _KNOWS = {
 }
 
 DRAWINGS: dict[str, Callable[[Lens | None], Any]] = {
-    **{name: partial(draw_relative, name) for name in ENCODINGS if name not in ("urope", "sightline")},
-    **{name: partial(draw_sightings, name) for name in ("urope", "sightline")},
+    **{name: partial(draw_sightings if name in PAIRWISE else draw_relative, name) for name in ENCODINGS},
     "rore": draw_rore,
     "raype": draw_raype,
     "rayrope": draw_rayrope,

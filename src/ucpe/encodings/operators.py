@@ -35,6 +35,9 @@ ENCODINGS = {
 }
 """Relative encodings by name, and what each knows."""
 
+PAIRWISE = ("urope", "sightline")
+"""Encodings in which what a key tells depends on the query's camera: keys and values are turned for each of these."""
+
 LEARNED_ENCODINGS = {
     "raype": "Plücker rays added to queries and keys: any lens",
     "rore": "queries and keys turned by learned functions of Plücker rays: any lens",
@@ -232,7 +235,7 @@ def camera_operator(
     parts of one operator of all cameras (`tokens`). Built in float64, kept in `dtype`.
     """
     _check_request(encoding, head_dim, rope, dtype)
-    pairwise = encoding in ("urope", "sightline")
+    pairwise = encoding in PAIRWISE
     world = c2w = _per_camera(lens, as_poses(c2w))
     origin = _anchor_pose(c2w, anchor)
     c2w = c2w if origin is None else rigid_inverse(origin)[..., None, :, :] @ c2w
@@ -341,7 +344,7 @@ def _anchor_pose(c2w: Tensor, anchor: Tensor | bool) -> Tensor | None:
 def _check_request(encoding: str, head_dim: int, rope: bool, dtype: torch.dtype) -> None:
     if encoding not in ENCODINGS:
         raise ValueError(f"encoding must be one of {', '.join(ENCODINGS)}, got {encoding!r}")
-    if not rope and encoding in ("urope", "sightline"):
+    if not rope and encoding in PAIRWISE:
         raise ValueError(f"{encoding} is made of RoPE and cannot do without")
     multiple = 8 if rope else 4
     if head_dim < multiple or head_dim % multiple:
