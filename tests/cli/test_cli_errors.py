@@ -96,3 +96,13 @@ def test_a_closed_pipe_is_quiet():
     done = subprocess.run([sys.executable, "-m", "ucpe"], stdout=writing, stderr=subprocess.PIPE, text=True)
     os.close(writing)
     assert done.returncode == CLOSED_PIPE and done.stderr == ""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
+@pytest.mark.parametrize(("arguments", "code"), [("--help", 0), ("lens show", 1), ("lens show fisheye -o a.png", 0)])
+def test_closed_streams_are_no_error(closed, arguments, code, tmp_path):
+    command = f"{sys.executable} -m ucpe {arguments} {closed}"
+    done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, cwd=tmp_path)
+    assert done.returncode == code and "Traceback" not in done.stderr and "unexpected" not in done.stderr
+    assert (tmp_path / "a.png").exists() == ("-o" in arguments)

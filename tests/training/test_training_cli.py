@@ -5,6 +5,8 @@ import pytest
 from ucpe.cli.train import main
 from ucpe.training.progress import read_curve
 from ucpe.training.recipes import RECIPES
+from ucpe.training.runs import run
+from ucpe.work import folder_lock
 
 SIZES = [
     "--frames",
@@ -72,3 +74,8 @@ def test_desk_clips_are_rendered_by_the_command(tmp_path, monkeypatch, capsys):
     clips = desk_clips.load_shard(tmp_path / "clips-00000.safetensors")
     assert clips.video.shape == (1, 17, 64, 112, 3)
     assert clips.seeds.item() == desk_clips.VALIDATION_SEED
+
+
+def test_a_folder_that_another_run_writes_into_is_refused(tiny_recipe, t2v, clip_folder, tmp_path):
+    with folder_lock(tmp_path), pytest.raises(ValueError, match=r"another run is writing here \(process \d+"):
+        run(tiny_recipe(t2v), clip_folder, tmp_path, tracker=None, quiet=True)

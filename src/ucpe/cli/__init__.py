@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import sys
 
-from ucpe.cli.errors import one_line_errors
+from ucpe.cli.errors import one_line_errors, open_closed_streams
 
 COMMANDS = {
     "lens": "show, convert and fit lenses",
@@ -31,6 +31,7 @@ COMMANDS = {
 
 def main() -> None:
     """Run the subcommand named first on the command line."""
+    open_closed_streams()
     arguments = [argument for argument in sys.argv[1:] if argument != "--debug"]
     named = bool(arguments) and arguments[0] in COMMANDS
     with one_line_errors(f"ucpe {arguments[0]}" if named else "ucpe", debug="--debug" in sys.argv[1:]):

@@ -37,6 +37,13 @@ FILE_ERRORS = {
 """Errors of libraries that read files; by name, so that none of them is imported for it."""
 
 
+def open_closed_streams() -> None:
+    """Give a command that was started with closed streams (cron, `>&-`) something to read from and write to."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode))  # noqa: SIM115
+
+
 @contextmanager
 def one_line_errors(command: str, debug: bool = False) -> Iterator[None]:
     """Turn errors inside the block into one line on stderr and an exit code; `debug` shows tracebacks as well."""

@@ -6,6 +6,7 @@ import json
 import runpy
 import warnings
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 
 from accelerate import Accelerator, DistributedType
@@ -18,7 +19,7 @@ from ucpe.training.export import export, video_sampler
 from ucpe.training.loop import make_accelerator, train
 from ucpe.training.recipes import RECIPES, Recipe
 from ucpe.training.steps import planned_clips
-from ucpe.work import progress_bar
+from ucpe.work import folder_lock, progress_bar
 
 CLIPS_FILE = "clips.json"
 
@@ -58,31 +59,32 @@ def run(
     accelerator = make_accelerator(recipe, output, _available(tracker))
     if accelerator.distributed_type == DistributedType.FSDP and (recipe.samples or recipe.train_base):
         raise ValueError("weights sharded by FSDP make no samples and no base model: set --samples 0, or use DDP")
-    clips = EncodedClips(open_source(data), model, cache or data / "encoded")
-    encode_planned(clips, model, accelerator, skip_broken, quiet)
-    if accelerator.is_main_process:
-        note_clips(clips, output)
-    held_out = open_validation(data, validation)
-    fixed = None
-    if held_out is not None:
-        fixed = EncodedClips(held_out, model, cache or (validation or data) / "encoded")
-        encode_first(fixed, model, recipe.validation_clips, accelerator, skip_broken, quiet)
-    denoiser = model.denoiser()
-    sample = None
-    if fixed is not None and recipe.samples:
-        sample = video_sampler(recipe, model, denoiser, fixed, output)
-    trained = train(
-        recipe,
-        denoiser,
-        clips,
-        output,
-        validation=fixed,
-        accelerator=accelerator,
-        sample=sample,
-        quiet=quiet,
-        goes_on=goes_on,
-    )
-    result = export(recipe, model, trained, output, accelerator)
+    with folder_lock(output) if accelerator.is_main_process else nullcontext():
+        clips = EncodedClips(open_source(data), model, cache or data / "encoded")
+        encode_planned(clips, model, accelerator, skip_broken, quiet)
+        if accelerator.is_main_process:
+            note_clips(clips, output)
+        held_out = open_validation(data, validation)
+        fixed = None
+        if held_out is not None:
+            fixed = EncodedClips(held_out, model, cache or (validation or data) / "encoded")
+            encode_first(fixed, model, recipe.validation_clips, accelerator, skip_broken, quiet)
+        denoiser = model.denoiser()
+        sample = None
+        if fixed is not None and recipe.samples:
+            sample = video_sampler(recipe, model, denoiser, fixed, output)
+        trained = train(
+            recipe,
+            denoiser,
+            clips,
+            output,
+            validation=fixed,
+            accelerator=accelerator,
+            sample=sample,
+            quiet=quiet,
+            goes_on=goes_on,
+        )
+        result = export(recipe, model, trained, output, accelerator)
     accelerator.end_training()
     return result
 
