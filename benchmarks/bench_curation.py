@@ -32,7 +32,7 @@ from ucpe.synthesis.curation import OverlayCheck, ProjectionCheck, QualityCheck,
 from ucpe.synthesis.curation.gravity import find_up
 from ucpe.synthesis.curation.poses import SphericalMapper, Track
 from ucpe.synthesis.curation.scale import DepthOptions, near_depth
-from ucpe.synthesis.curation.steps import Clip, Step
+from ucpe.synthesis.curation.steps import SourceClip, Step
 from ucpe.synthesis.layouts import reduced
 from ucpe.synthesis.panoramas import Panorama, View
 from ucpe.synthesis.worlds import World, near_plane_depth, render_clip
@@ -138,7 +138,7 @@ def worst(values: np.ndarray) -> str:
 
 
 @dataclass(frozen=True)
-class Footage(Clip):
+class Footage(SourceClip):
     """A clip in memory."""
 
     pictures: np.ndarray  # (N, H, W, 3) uint8

@@ -31,8 +31,7 @@ from ucpe.evaluation.report.tables import row_of_results
 from ucpe.evaluation.report.write import compare_runs, write_report
 from ucpe.evaluation.run import EvaluationSettings, evaluate, load_results
 from ucpe.lenses import UCM
-from ucpe.synthesis.dataset import Clip as DatasetClip
-from ucpe.synthesis.dataset import clip_row, write_metadata
+from ucpe.synthesis.dataset import DatasetClip, clip_row, write_metadata
 from ucpe.trajectories import Trajectory
 from ucpe.video import VideoError, write_video
 

@@ -84,7 +84,7 @@ def make_files(folder: Path) -> None:
     from ucpe.adapters import CameraAdapter
     from ucpe.adapters.released import RELEASED_GEOMETRY, write_released
     from ucpe.lenses import UCM
-    from ucpe.synthesis.dataset import Clip, clip_row, write_metadata
+    from ucpe.synthesis.dataset import DatasetClip, clip_row, write_metadata
     from ucpe.trajectories import Trajectory
     from ucpe.video import write_video
 
@@ -188,7 +188,7 @@ def make_files(folder: Path) -> None:
 
     ours = folder / "dataset"
     write_video(ours / "videos" / "one.mp4", video, 16)
-    clip = Clip("one", ours / "videos" / "one.mp4", "a park", camera, "fisheye", height=32, width=64, scores={})
+    clip = DatasetClip("one", ours / "videos" / "one.mp4", "a park", camera, "fisheye", height=32, width=64, scores={})
     row = clip_row(clip)
     write_metadata(ours, [row])
     for name, changes in ROWS.items():

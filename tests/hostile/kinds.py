@@ -281,7 +281,7 @@ def lists(folder: Path) -> list[Kind]:
 def datasets(folder: Path) -> list[Kind]:
     """Datasets of ours, and PanShot's."""
     from ucpe.lenses import UCM
-    from ucpe.synthesis.dataset import Clip, clip_row, export_webdataset, open_dataset, write_metadata
+    from ucpe.synthesis.dataset import DatasetClip, clip_row, export_webdataset, open_dataset, write_metadata
     from ucpe.trajectories import Trajectory
     from ucpe.video import write_video
 
@@ -290,7 +290,9 @@ def datasets(folder: Path) -> list[Kind]:
     for name in ("one", "two"):
         write_video(ours / "videos" / f"{name}.mp4", np.zeros((4, 16, 32, 3), np.uint8), 16)
     clips = [
-        Clip(name, ours / "videos" / f"{name}.mp4", "a park", camera, "fisheye", height=16, width=32, scores={"q": 1.0})
+        DatasetClip(
+            name, ours / "videos" / f"{name}.mp4", "a park", camera, "fisheye", height=16, width=32, scores={"q": 1.0}
+        )
         for name in ("one", "two")
     ]
     write_metadata(ours, [clip_row(clip) for clip in clips])

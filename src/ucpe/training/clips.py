@@ -17,7 +17,7 @@ from ucpe.trajectories import Trajectory
 
 
 @dataclass(frozen=True)
-class Clip:
+class TrainingClip:
     """What is known of a clip without reading its pictures."""
 
     name: str
@@ -28,13 +28,13 @@ class Clip:
     """Lens family, by which validation is reported."""
 
 
-class Source(Protocol):
+class TrainingClips(Protocol):
     """A numbered set of clips with captions and cameras. Another layout on disk is another class with these members."""
 
     def __len__(self) -> int:
         """How many clips there are."""
 
-    def __getitem__(self, index: int) -> Clip:
+    def __getitem__(self, index: int) -> TrainingClip:
         """One clip without its pictures; cheap."""
 
     def key(self, index: int) -> str:
@@ -44,7 +44,7 @@ class Source(Protocol):
         """The first frames of a clip at a size, (N, H, W, 3) uint8."""
 
 
-def open_source(folder: str | Path, split: str = "train") -> Source:
+def open_source(folder: str | Path, split: str = "train") -> TrainingClips:
     """The clips of a folder, whichever of the known layouts it has; `split` is "train" or "test"."""
     folder = Path(folder)
     if any(folder.glob("clips-*.safetensors")):
@@ -70,10 +70,10 @@ class DatasetClips:
     def __len__(self) -> int:
         return len(self.dataset)
 
-    def __getitem__(self, index: int) -> Clip:
+    def __getitem__(self, index: int) -> TrainingClip:
         """One clip without its pictures."""
         clip = self.dataset.clip(index)
-        return Clip(str(clip.video), clip.caption, clip.camera, clip.family)
+        return TrainingClip(str(clip.video), clip.caption, clip.camera, clip.family)
 
     def key(self, index: int) -> str:
         """Fingerprint of the video file."""
@@ -110,12 +110,12 @@ class DeskClipFiles:
     def __len__(self) -> int:
         return len(self.rows)
 
-    def __getitem__(self, index: int) -> Clip:
+    def __getitem__(self, index: int) -> TrainingClip:
         """One clip without its pictures."""
         path, row = self.rows[index]
         lens = UCM(xfov=self.lenses[index, 0], xi=self.lenses[index, 1])
         camera = Trajectory(self.c2w[index], lens, self.fps)
-        return Clip(f"{path}, clip {row}", self.captions[index], camera, self.families[index])
+        return TrainingClip(f"{path}, clip {row}", self.captions[index], camera, self.families[index])
 
     def key(self, index: int) -> str:
         """Fingerprint of the shard, and the row in it."""

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from ucpe.files import atomic_file, write_json
 from ucpe.training.base_models import BaseModel
-from ucpe.training.clips import Source
+from ucpe.training.clips import TrainingClips
 from ucpe.trajectories import Trajectory
 
 
@@ -40,7 +40,7 @@ class EncodedClips:
     or be shared between runs, and only what changed is encoded again.
     """
 
-    def __init__(self, source: Source, model: BaseModel, cache: Path):
+    def __init__(self, source: TrainingClips, model: BaseModel, cache: Path):
         recipe = model.recipe
         self.source, self.recipe = source, recipe
         parts = ("vae", "image_encoder") if model.image_encoder else ("vae",)

@@ -13,7 +13,7 @@ from accelerate import Accelerator, DistributedType
 
 from ucpe.files import write_json
 from ucpe.training.base_models import BaseModel
-from ucpe.training.clips import Source, open_source
+from ucpe.training.clips import TrainingClips, open_source
 from ucpe.training.encoded import EncodedClips, encode_missing
 from ucpe.training.export import export, video_sampler
 from ucpe.training.loop import make_accelerator, train
@@ -145,7 +145,7 @@ def _encode(
         clips.leave_out(broken)
 
 
-def open_validation(data: Path, validation: Path | None) -> Source | None:
+def open_validation(data: Path, validation: Path | None) -> TrainingClips | None:
     """Clips to validate on: those of a folder, else the test split of the data, else none."""
     if validation is not None:
         try:

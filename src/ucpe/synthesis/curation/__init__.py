@@ -2,7 +2,7 @@
 
 from ucpe.synthesis.curation.normalization import ScaleNormalization
 from ucpe.synthesis.curation.overlay import OverlayCheck
-from ucpe.synthesis.curation.pipeline import CurationSettings, Summary, curate_videos
+from ucpe.synthesis.curation.pipeline import CurationSettings, CurationSummary, curate_videos
 from ucpe.synthesis.curation.poses import PoseTracker, SphericalMapper, Track
 from ucpe.synthesis.curation.projection import ProjectionCheck
 from ucpe.synthesis.curation.quality import QualityCheck
@@ -11,13 +11,13 @@ from ucpe.synthesis.curation.report import write_report
 from ucpe.synthesis.curation.rotation import RotationCheck
 from ucpe.synthesis.curation.scale import near_depth
 from ucpe.synthesis.curation.segmentation import Segmentation
-from ucpe.synthesis.curation.steps import Clip, Step
+from ucpe.synthesis.curation.steps import SourceClip, Step
 from ucpe.synthesis.curation.tracking import Tracking
 from ucpe.synthesis.curation.vision_language import VisionLanguageFilter
 
 __all__ = [
-    "Clip",
     "CurationSettings",
+    "CurationSummary",
     "OverlayCheck",
     "PoseTracker",
     "ProjectionCheck",
@@ -26,9 +26,9 @@ __all__ = [
     "RotationCheck",
     "ScaleNormalization",
     "Segmentation",
+    "SourceClip",
     "SphericalMapper",
     "Step",
-    "Summary",
     "Track",
     "Tracking",
     "VisionLanguageFilter",

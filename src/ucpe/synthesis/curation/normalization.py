@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from ucpe.synthesis.curation.flow import DISFlow, NetworkFlow, SphereFlow, sphere_directions
 from ucpe.synthesis.curation.scale import DepthOptions, near_depth
-from ucpe.synthesis.curation.steps import Clip, Row, Step
+from ucpe.synthesis.curation.steps import Row, SourceClip, Step
 
 MOTION_WIDTH = 1024
 """Width in pixels of the panorama in whose pixels motion is given, whatever the footage's own: that of PanoFlow."""
@@ -35,7 +35,7 @@ class ScaleNormalization(Step):
         """The flow network, if there is one."""
         self.flow()
 
-    def run(self, clip: Clip) -> list[Row]:
+    def run(self, clip: SourceClip) -> list[Row]:
         """Near-plane depth in the units of the poses (null without parallax), and mean flow in pixels a frame."""
         poses = np.asarray(clip.row["c2w"], np.float64).reshape(-1, 3, 4)
         c2w = np.tile(np.eye(4), (len(poses), 1, 1))

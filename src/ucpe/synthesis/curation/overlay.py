@@ -16,7 +16,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from ucpe.synthesis.curation.steps import Clip, Row, Step
+from ucpe.synthesis.curation.steps import Row, SourceClip, Step
 
 LOOK_HEIGHT = 320
 """Height in pixels at which clips are looked at; lengths below are in these pixels."""
@@ -126,7 +126,7 @@ class OverlayCheck(Step):
         if self.classifier:
             _session(str(self.classifier))
 
-    def run(self, clip: Clip) -> list[Row]:
+    def run(self, clip: SourceClip) -> list[Row]:
         """The share of the picture under marks, what can be read, and a score from 0 to 1 from all detectors."""
         frames = clip.frames(self.looks, OCR_HEIGHT)
         marks = find_marks(frames, self.edge, self.min_mark)
@@ -238,7 +238,7 @@ def read_marks(
     return " / ".join(lines), max(lines.values(), default=0.0)
 
 
-def classify(options: OverlayCheck, clip: Clip) -> float:
+def classify(options: OverlayCheck, clip: SourceClip) -> float:
     """Mean probability, over a few frames of the clip, that the classifier gives to a watermark."""
     import cv2
 

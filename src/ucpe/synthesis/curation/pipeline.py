@@ -29,7 +29,7 @@ from ucpe.synthesis.curation.quality import QualityCheck
 from ucpe.synthesis.curation.reading import Reading
 from ucpe.synthesis.curation.rotation import RotationCheck
 from ucpe.synthesis.curation.segmentation import Segmentation
-from ucpe.synthesis.curation.steps import Clip, Row, Step, options_of
+from ucpe.synthesis.curation.steps import Row, SourceClip, Step, options_of
 from ucpe.synthesis.curation.tracking import Tracking
 from ucpe.synthesis.curation.vision_language import VisionLanguageFilter
 from ucpe.synthesis.rows import (
@@ -82,7 +82,7 @@ class CurationSettings:
 
 
 @dataclass
-class Summary:
+class CurationSummary:
     """What a run did."""
 
     videos: int = 0
@@ -105,7 +105,7 @@ def curate_videos(
     shard: int = 0,
     shards: int = 1,
     progress: Progress | None = None,
-) -> Summary:
+) -> CurationSummary:
     """Curate a folder of videos, or single files.
 
     Machines that share the output folder but no cluster take a shard each: videos are dealt out by their names.
@@ -118,7 +118,7 @@ def curate_videos(
         step.check()
     stage = Curation(Path(output), steps)
     state = stage.output / HIDDEN / (f"shard-{shard}-of-{shards}" if shards > 1 else "")
-    summary = Summary(videos=len(sources))
+    summary = CurationSummary(videos=len(sources))
     with folder_lock(state, "lock"):
         for done in run(
             stage,
@@ -189,7 +189,7 @@ def curate_video(name: str, source: Path, output: Path, steps: Sequence[Step]) -
         file, schema = hidden / step.name / part, pa.schema({**PLACE, **step.columns})
         if not is_current(file, fingerprint):
             pieces = [
-                piece for row in alive for piece in _pieces(row, step.run(Clip(source, proxy, proxy_height, row)))
+                piece for row in alive for piece in _pieces(row, step.run(SourceClip(source, proxy, proxy_height, row)))
             ]
             write_part(file, table_of(pieces, schema), fingerprint)
         parents = {row["id"]: row for row in alive}

@@ -13,7 +13,7 @@ from typing import ClassVar
 import numpy as np
 import pyarrow as pa
 
-from ucpe.synthesis.curation.steps import Clip, Row, Step
+from ucpe.synthesis.curation.steps import Row, SourceClip, Step
 from ucpe.synthesis.layouts import LOOK_HEIGHT, POLES, STEREO, halves_alike, pole_ratios, seam, whole_width
 
 
@@ -48,7 +48,7 @@ class ProjectionCheck(Step):
     max_poles: float = POLES
     """How much the first or the last row may vary, in units of rows further in."""
 
-    def run(self, clip: Clip) -> list[Row]:
+    def run(self, clip: SourceClip) -> list[Row]:
         """Measures of a few frames: the median over them, for borders the smallest."""
         frames = clip.frames(self.looks, LOOK_HEIGHT).astype(np.float32)
         layouts = {name: float(np.median([halves_alike(frame, name) for frame in frames])) for name in STEREO}

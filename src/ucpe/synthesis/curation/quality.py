@@ -18,7 +18,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 import pyarrow as pa
 
-from ucpe.synthesis.curation.steps import Clip, Row, Step
+from ucpe.synthesis.curation.steps import Row, SourceClip, Step
 
 BLOCK = 8
 """Side in pixels of the blocks of JPEG and of old video codecs."""
@@ -53,7 +53,7 @@ class QualityCheck(Step):
         if self.backend == "q-align":
             _pyiqa()
 
-    def run(self, clip: Clip) -> list[Row]:
+    def run(self, clip: SourceClip) -> list[Row]:
         """Scores of a few frames, averaged."""
         if self.backend == "q-align":
             score = float(np.mean([q_align(still) for still in clip.stills(self.stills)]))

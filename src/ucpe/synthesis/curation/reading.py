@@ -8,7 +8,7 @@ from typing import ClassVar
 
 import pyarrow as pa
 
-from ucpe.synthesis.curation.steps import Clip, Row, Step, write_proxy
+from ucpe.synthesis.curation.steps import Row, SourceClip, Step, write_proxy
 from ucpe.video import VideoError, probe_video
 
 
@@ -30,7 +30,7 @@ class Reading(Step):
     min_height: int = 0
     """Height in pixels below which a source is not used; the paper's are 4K."""
 
-    def run(self, clip: Clip) -> list[Row]:
+    def run(self, clip: SourceClip) -> list[Row]:
         """The whole video with its size and rate, or with what is wrong with the file."""
         try:
             info = probe_video(clip.source)

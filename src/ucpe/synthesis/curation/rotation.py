@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from ucpe.synthesis.curation.gravity import find_up
-from ucpe.synthesis.curation.steps import Clip, Row, Step
+from ucpe.synthesis.curation.steps import Row, SourceClip, Step
 from ucpe.trajectories.rotations import nearest_rotation
 
 LOOK_HEIGHT = 256
@@ -47,7 +47,7 @@ class RotationCheck(Step):
     max_lean: float = 6.0
     """Degrees between the picture's vertical and the scene's vertical lines, where there are enough of them."""
 
-    def run(self, clip: Clip) -> list[Row]:
+    def run(self, clip: SourceClip) -> list[Row]:
         """Angles in degrees from the clip's poses, and from vertical lines in a few frames (null if there are none)."""
         rotations = np.asarray(clip.row["c2w"], np.float64).reshape(-1, 3, 4)[:, :, :3]
         up = find_up(clip.frames(self.looks, LOOK_HEIGHT))

@@ -18,7 +18,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from ucpe.synthesis.curation.steps import Clip, Row, Step
+from ucpe.synthesis.curation.steps import Row, SourceClip, Step
 from ucpe.synthesis.layouts import reduced
 
 MIN_SECONDS = 5.1
@@ -70,7 +70,7 @@ class Segmentation(Step):
     margin: float = 0.1
     """Seconds left out on either side of a gradual transition."""
 
-    def run(self, clip: Clip) -> list[Row]:
+    def run(self, clip: SourceClip) -> list[Row]:
         """Clips of the fixed length, and what is left of each scene."""
         transitions, frames = self._transitions(clip)
         rows: list[Row] = []
@@ -95,7 +95,7 @@ class Segmentation(Step):
             for start in range(before.last, after.first, length):
                 yield start, min(start + length, after.first), before.kind if start == before.last else "length"
 
-    def _transitions(self, clip: Clip) -> tuple[list[Transition], int]:
+    def _transitions(self, clip: SourceClip) -> tuple[list[Transition], int]:
         import cv2
 
         finder = NeighbourFinder(self, clip.fps)

@@ -38,7 +38,7 @@ class Step(Protocol):
         for module in self.requires:
             require(module, f"the step '{self.name}'")
 
-    def run(self, clip: Clip) -> list[Row]:
+    def run(self, clip: SourceClip) -> list[Row]:
         """The clip's pieces, one or more, each with this step's columns, and `start` and `stop` where it splits."""
 
     def verdict(self, row: Row) -> str:
@@ -46,7 +46,7 @@ class Step(Protocol):
 
 
 @dataclass(frozen=True)
-class Clip:
+class SourceClip:
     """A stretch of a source video: frames start, ..., stop - 1."""
 
     source: Path

@@ -14,7 +14,7 @@ import torch
 
 from ucpe.synthesis.curation.poses import PoseTracker, SphericalMapper
 from ucpe.synthesis.curation.segmentation import MIN_SECONDS
-from ucpe.synthesis.curation.steps import Clip, Row, Step
+from ucpe.synthesis.curation.steps import Row, SourceClip, Step
 from ucpe.synthesis.rows import POSES, pose_column
 
 
@@ -49,7 +49,7 @@ class Tracking(Step):
         else:
             self.tracker()
 
-    def run(self, clip: Clip) -> list[Row]:
+    def run(self, clip: SourceClip) -> list[Row]:
         """The stretches of the clip that were tracked, each in a world of its own; one without poses if none."""
         tracks = self.tracker().track(clip.frames(), seed=self.seed)
         if not tracks:

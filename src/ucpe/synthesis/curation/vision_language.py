@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from ucpe.synthesis.captions import EndpointCaptioner
 from ucpe.synthesis.curation.segmentation import thumbnail
-from ucpe.synthesis.curation.steps import Clip, Row, Step
+from ucpe.synthesis.curation.steps import Row, SourceClip, Step
 
 FLAGS = {
     "non_ERP_format": "The video is **not in ERP (Equirectangular Projection)** panoramic format. For example, if the "
@@ -119,7 +119,7 @@ class VisionLanguageFilter(Step):
         if unknown := sorted(set(self.dropping_flags) - set(FLAGS)):
             raise ValueError(f"no flag {', '.join(unknown)}; there are {', '.join(FLAGS)}")
 
-    def run(self, clip: Clip) -> list[Row]:
+    def run(self, clip: SourceClip) -> list[Row]:
         """Flags, categories, and the answer as it was given."""
         endpoint = EndpointCaptioner(
             self.url, self.model, self.key_variable, timeout=self.timeout, retries=self.retries, pause=self.pause

@@ -83,7 +83,7 @@ class MatchSettings:
 
 
 @dataclass(frozen=True)
-class Summary:
+class MatchingSummary:
     """What a run used and chose."""
 
     motions: int
@@ -107,7 +107,7 @@ def match_clips(
     *,
     workers: int | None = None,
     engine: str = "local",
-) -> Summary:
+) -> MatchingSummary:
     """Match curated clips with motions and write the chosen matches with their rotations."""
     settings, output = settings or MatchSettings(), Path(output)
     parts = part_files(Path(curated))
@@ -134,7 +134,7 @@ def match_clips(
     home = os.path.relpath(Path(curated).resolve(), output.resolve().parent)
     write_part(output, table.replace_schema_metadata({CURATED_FOLDER: home.encode()}))
     places = [clips.facts.categories[clip] for clip in pairs.candidates.clip[list(rows)]] if rows else []
-    return Summary(
+    return MatchingSummary(
         motions=len(library.motions),
         dropped_motions=library.dropped,
         clips=len(clips.ids),
