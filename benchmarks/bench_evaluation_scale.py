@@ -2,7 +2,7 @@
 
 python benchmarks/bench_evaluation_scale.py bench-eval --videos 200
 
-Ten at a time, videos of 81 x 480 x 832 are filmed, each with a camera of its own, in front of textured boards, and
+Two at a time, videos of 81 x 480 x 832 are filmed, each with a camera of its own, in front of textured boards, and
 measured one after the other, as `ucpe evaluate` does.
 """
 
@@ -26,7 +26,7 @@ from ucpe.work import Calls, Item, progress_bar, run
 
 FRAMES, HEIGHT, WIDTH, FPS = 81, 480, 832, 16.0
 LENS = Pinhole(xfov=90)
-BATCH = 10
+BATCH = 2
 BOARDS = (
     (8.0, 0.0, 0.0, 50.0),
     (5.0, -3.0, -0.5, 2.5),
@@ -117,7 +117,7 @@ def film(task: tuple[int, Path]) -> None:
             plane = np.array([[scale, 0, x - width / 2], [0, scale, y - width / 4], [0, 0, depth], [0, 0, 1]])
             homography = matrix @ world_to_camera @ plane
             cv2.warpPerspective(board, homography, (WIDTH, HEIGHT), dst=frame, borderMode=cv2.BORDER_TRANSPARENT)
-    write_video(path, frames, FPS)
+    write_video(path, frames, FPS, crf=22, preset="ultrafast")
 
 
 def textures(seed: int) -> list[np.ndarray]:

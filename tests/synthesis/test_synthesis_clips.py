@@ -20,7 +20,7 @@ from ucpe.synthesis.dataset import open_dataset, read_metadata
 from ucpe.synthesis.sources import PanoramaSource, WorldSource, open_sources
 from ucpe.synthesis.worlds import World, render_clip
 from ucpe.trajectories import Trajectory
-from ucpe.trajectories.rotations import rotation_angle
+from ucpe.trajectories.rotations import angles_from_rotation, rotation_angle
 from ucpe.video import read_frames, write_video
 from ucpe.work import folder_lock
 
@@ -75,6 +75,23 @@ def test_variants_have_the_papers_ranges():
         assert -limit - 1e-9 <= low < -0.9 * limit and 0.9 * limit < high <= limit + 1e-9 and change > limit
     with pytest.raises(ValueError, match="variant"):
         augment_rotations(level, "spin", torch.Generator())
+
+
+def test_released_panning_draws_a_start_and_a_change():
+    level = torch.eye(3, dtype=torch.float64).expand(5, 3, 3)
+    paper, released = (
+        [
+            augment_rotations(level, "panning", torch.Generator().manual_seed(seed), panning)[[0, -1]]
+            for seed in range(300)
+        ]
+        for panning in ("paper", "released")
+    )
+    assert all(torch.allclose(one[0], other[0]) for one, other in zip(paper, released))  # the same starts
+    pitch, roll = (
+        torch.stack([getattr(angles_from_rotation(ends[1]), name) for ends in released]).abs().max().item()
+        for name in ("pitch", "roll")
+    )
+    assert 65 < pitch <= 80 + 1e-6 and 48 < roll <= 60 + 1e-6
 
 
 def test_poses_compose_and_scale():

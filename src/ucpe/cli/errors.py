@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import select
+import signal
 import sys
+import threading
 import traceback
 import warnings
 from collections.abc import Iterator
@@ -47,7 +49,7 @@ def open_closed_streams() -> None:
 @contextmanager
 def one_line_errors(command: str, debug: bool = False) -> Iterator[None]:
     """Turn errors inside the block into one line on stderr and an exit code; `debug` shows tracebacks as well."""
-    with warnings.catch_warnings():
+    with warnings.catch_warnings(), _ending_in_order():
         warnings.showwarning = _show_warning(command)
         try:
             yield
@@ -64,6 +66,23 @@ def one_line_errors(command: str, debug: bool = False) -> Iterator[None]:
             if message is not None:
                 _leave(f"{command}: {message}", 1)
             _leave(f"{command}: {_unexpected(error, debug)}", UNEXPECTED)
+
+
+@contextmanager
+def _ending_in_order() -> Iterator[None]:
+    """Let SIGTERM end the block like Ctrl-C: what was begun is tidied up, and one line says so."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def stop(number: int, frame: Any) -> None:
+        raise KeyboardInterrupt("ended by SIGTERM")
+
+    before = signal.signal(signal.SIGTERM, stop)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def expected_message(error: BaseException) -> str | None:

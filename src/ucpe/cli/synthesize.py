@@ -6,7 +6,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import tyro
 
@@ -37,6 +37,9 @@ class Synthesize:
     """Lens families to draw from."""
     test_share: float = 0.0
     """Share of the paths that go to the split "test"."""
+    panning: Literal["paper", "released"] = "paper"
+    """How far panning curves turn: both ends within 90, 40 and 30 degrees of yaw, pitch and roll; or, as in the
+    authors' code, a start within these and as large a change from there."""
     work: Annotated[WorkOptions, tyro.conf.arg(name="")] = field(default_factory=WorkOptions)
     caption_url: str | None = None
     """OpenAI-compatible endpoint that captions clips without a caption, e.g. http://localhost:8000/v1"""
@@ -61,6 +64,7 @@ def main(arguments: Sequence[str]) -> None:
         fps=options.fps,
         families=options.families,
         test_share=options.test_share,
+        panning=options.panning,
     )
     with progress_bar() as show:
         summary = synthesize(

@@ -20,11 +20,16 @@ YAW_RANGE, PITCH_RANGE = 180.0, 80.0
 PANNING_RANGES = (40.0, 90.0, 30.0)
 """Largest offset in degrees, either way, of pitch, yaw and roll at both ends of a panning curve."""
 
+Panning = Literal["paper", "released"]
+"""Both ends of a panning curve lie within PANNING_RANGES; or, as in the authors' code, its start and its change do, so
+that its end reaches twice as far."""
+
 
 def augment_rotations(
     rotations: Tensor,  # (N, 3, 3)
     variant: Variant,
     generator: torch.Generator,
+    panning: Panning = "paper",
 ) -> Tensor:
     """A variant (N, 3, 3) of camera-to-world rotations.
 
@@ -42,6 +47,7 @@ def augment_rotations(
     elif variant == "panning":
         ends = 2 * torch.rand(2, 3, generator=generator, dtype=torch.float64) - 1
         ends = ends * torch.tensor(PANNING_RANGES, dtype=torch.float64)
+        ends = ends.cumsum(0) if panning == "released" else ends
         time = torch.linspace(0, 1, frames, dtype=torch.float64)[:, None]
         pitch, yaw, roll = torch.lerp(ends[0], ends[1], time).unbind(-1)
     else:

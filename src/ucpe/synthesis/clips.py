@@ -18,7 +18,7 @@ import torch
 
 from ucpe.files import file_fingerprint, fingerprint_of, write_file
 from ucpe.lenses import FAMILIES, sample_lens
-from ucpe.synthesis.augmentation import VARIANTS, augment_rotations, compose_poses
+from ucpe.synthesis.augmentation import VARIANTS, Panning, augment_rotations, compose_poses
 from ucpe.synthesis.dataset import DatasetClip, clip_row, write_metadata
 from ucpe.synthesis.sources import PanoramaSource, Source, Take, open_sources
 from ucpe.trajectories import Trajectory
@@ -40,12 +40,16 @@ class ClipSettings:
     """Lens families to draw from, each as often."""
     test_share: float = 0.0
     """Share of the paths whose clips belong to the split "test"."""
+    panning: Panning = "paper"
+    """How far panning curves reach."""
 
     def __post_init__(self) -> None:
         if unknown := [name for name in self.families if name not in FAMILIES]:
             raise ValueError(f"no lens family {unknown[0]!r}; there are {', '.join(FAMILIES)}")
         if not self.families or self.frames < 1 or self.fps <= 0 or not 0 <= self.test_share <= 1:
             raise ValueError("clips need a lens family, at least one frame, a positive fps, and a test share of 0 to 1")
+        if self.panning not in ("paper", "released"):
+            raise ValueError(f"panning is 'paper' or 'released', got {self.panning!r}")
         if self.height < 2 or self.width < 2 or self.height % 2 or self.width % 2:
             raise ValueError(f"video needs an even height and width, got {self.height} x {self.width}")
 
@@ -177,7 +181,7 @@ def film_group(group: Group, folder: Path, settings: ClipSettings) -> int:
             continue
         draw = torch.Generator().manual_seed(int(np.random.default_rng([*seed, 2, place]).integers(2**62)))
         family, lens = sample_lens(draw, list(settings.families))
-        rotations = augment_rotations(path.rotations, variant, draw)
+        rotations = augment_rotations(path.rotations, variant, draw, settings.panning)
         video = folder / "videos" / f"{name}.mp4"
         takes.append(Take(video, lens, rotations))
         clips.append(

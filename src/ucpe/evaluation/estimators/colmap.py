@@ -103,9 +103,8 @@ class ColmapEstimator:
         except ImportError:
             raise ValueError("pose from COLMAP needs pycolmap: pip install 'ucpe[colmap]'") from None
         if threading.current_thread() is threading.main_thread():
-            signal.signal(
-                signal.SIGTERM, signal.getsignal(signal.SIGTERM)
-            )  # loading it made SIGTERM print a stack trace
+            # Once loaded, the library answers SIGTERM with a native stack trace.
+            signal.signal(signal.SIGTERM, signal.getsignal(signal.SIGTERM))
         self.settings = settings or ColmapSettings()
         self.version = pycolmap.__version__
 
