@@ -13,9 +13,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from tests.pictures import filled_cells, pixels, shows
 
 from ucpe.bench import encodings
 from ucpe.bench.encodings import SETTINGS, Benchmark, run_benchmark
+from ucpe.bench.figures import COLORS
 from ucpe.bench.runs import Budget, Record, RunFolder, TimedRuns, run_all
 from ucpe.bench.view_synthesis_data import random_poses
 from ucpe.bench.view_synthesis_model import Training, ViewSynthesisModel, describe
@@ -168,9 +170,9 @@ def test_results_name_every_setting_and_say_what_was_not_run(tmp_path, tiny_shar
     assert results["differences"]["seen"]["mean"]["none"]["verdict"] in ("better", "worse", "undecided")
     text = (tmp_path / "results.md").read_text()
     assert text.count("not run") == 2 * 5 + 1
-    assert (tmp_path / "psnr.png").stat().st_size > 5000
-    for name in ("views", "curves", "errors"):
-        assert (tmp_path / f"{name}.png").stat().st_size > 5000
+    assert shows(pixels(tmp_path / "psnr.png"), COLORS[0]) and shows(pixels(tmp_path / "curves.png"), COLORS[0])
+    for name in ("views", "errors"):
+        assert filled_cells(pixels(tmp_path / f"{name}.png"), 1, 1).item() > 0.2
     assert results["cost"]["ucpe"]["ratio"] == 1
     assert results["cost"]["none"]["step_milliseconds"] > 0
     assert len(results["curves"]["none"]) == 2

@@ -25,8 +25,12 @@ def test_command_draws(name, tmp_path, capsys):
 
 
 def test_a_lens_of_ones_own(tmp_path):
-    main(["show", "frames", "--lens", "pinhole", "--xfov", "50", "-o", str(tmp_path / "own.png")])
-    assert (tmp_path / "own.png").stat().st_size > 5000
+    pictures = []
+    for xfov in ("50", "90"):
+        main(["show", "frames", "--lens", "pinhole", "--xfov", xfov, "-o", str(tmp_path / "own.png")])
+        pictures.append(matplotlib.image.imread(tmp_path / "own.png"))
+    assert pictures[0].shape == pictures[1].shape
+    assert (pictures[0] != pictures[1]).any(-1).mean() > 0.01, "another lens is another picture"
 
 
 def test_every_relative_and_absolute_encoding_has_a_picture():

@@ -1,18 +1,21 @@
 """The camera pipeline on diffusers' real Wan classes at tiny size."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
 from diffusers import AutoencoderKLWan, FlowMatchEulerDiscreteScheduler, WanPipeline, WanTransformer3DModel
 from diffusers.utils import export_to_video
+from matplotlib.colors import to_rgb
+from tests.pictures import filled_cells, pixels, shows
 
 from ucpe.adapters import CameraAdapter, ReCamMaster
 from ucpe.desk import model as desk
 from ucpe.generation import CameraPipeline
 from ucpe.generation.defaults import Defaults
-from ucpe.generation.preview import preview_sheet
+from ucpe.generation.preview import HORIZON, LINES, preview_sheet
 from ucpe.generation.requests import Request, make_video, read_again, read_list
 from ucpe.lenses import UCM, Pinhole
 from ucpe.trajectories import Trajectory
@@ -230,7 +233,7 @@ def test_a_missing_model_says_what_to_download(pipeline, monkeypatch, tmp_path):
 def test_a_record_makes_the_same_video_again(pipeline, camera, video, tmp_path):
     request = Request(PROMPT, camera, seed=3)
     written = make_video(pipeline, request, tmp_path / "a.mp4", preview=True)
-    assert all(path.stat().st_size > 0 for path in written.values()) and set(written) == {"video", "record", "preview"}
+    assert set(written) == {"video", "record", "preview"} and filled_cells(pixels(written["preview"]), 1, 6).all()
     again = read_again(written["record"])
     assert again.prompt == PROMPT and again.seed == 3
     torch.testing.assert_close(again.camera.c2w, camera.c2w, rtol=0, atol=0)
@@ -259,8 +262,13 @@ def test_a_list_of_requests_is_read(camera, tmp_path):
 
 
 def test_preview_draws_every_video(video, tmp_path):
-    preview_sheet([video, video], tmp_path / "sheet.png")
-    assert (tmp_path / "sheet.png").stat().st_size > 10_000
+    colours = ("#102080", "#c03010", "#20a040")
+    painted = [np.full(video.frames.shape, np.multiply(to_rgb(name), 255).round(), np.uint8) for name in colours]
+    preview_sheet([replace(video, frames=frames) for frames in painted], tmp_path / "sheet.png")
+    rows = np.array_split(pixels(tmp_path / "sheet.png"), 3)
+    for row, colour in zip(rows, colours):
+        assert [shows(row, other, least=5000) for other in colours] == [other == colour for other in colours]
+        assert shows(row, HORIZON) and shows(row, LINES)
 
 
 def test_words_outside_the_vocabulary_become_unknown():

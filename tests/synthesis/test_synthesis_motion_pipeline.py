@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow.parquet as parquet
 import pytest
 import torch
+from tests.pictures import pixels, shows
 
 from ucpe.cli.match import main
 from ucpe.lenses import UCM
@@ -304,7 +305,8 @@ def test_the_command_from_motions_to_sources_that_synthesize_opens(tmp_path, cap
     figure = ["--figure", f"{folder}/balance.png"]
     matching = [f"{folder}/curated", "--motions", f"{folder}/motions", "-o", f"{folder}/m.parquet"]
     main([*matching, "--test-share", "0", "--train.per-panorama", "2", *figure])
-    assert "train      8 matches" in capsys.readouterr().out and (tmp_path / "balance.png").stat().st_size > 5000
+    assert "train      8 matches" in capsys.readouterr().out
+    assert all(shows(pixels(tmp_path / "balance.png"), colour, least=500) for colour in ("#9aa5b1", "#2b6cb0"))
     given = ["--matches", f"{folder}/m.parquet", "--curated", f"{folder}/curated", "--motions", f"{folder}/motions"]
     main(["show", "v2-0", *given, "-o", f"{folder}/v2.png"])
     assert (tmp_path / "v2.png").read_bytes().startswith(b"\x89PNG")

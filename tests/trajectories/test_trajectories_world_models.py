@@ -5,10 +5,12 @@ import math
 import numpy as np
 import pytest
 import torch
+from tests.pictures import pixels, shows
 
 from ucpe.cli.trajectory import main
 from ucpe.lenses import UCM, Pinhole
 from ucpe.trajectories import Trajectory, action_trajectory, from_pinhole_arrays, is_actions, to_pinhole_arrays
+from ucpe.trajectories.show import ANGLE_COLOURS, TIME_COLOURS
 
 LENS = UCM(xfov=150, xi=1.2)
 
@@ -85,7 +87,8 @@ def test_a_move_is_not_an_action_and_actions_have_their_length():
 
 def test_trajectory_show_of_actions(tmp_path, capsys):
     main(["show", "sana:w-16,dw-16", "-o", str(tmp_path / "path.png")])
-    assert (tmp_path / "path.png").stat().st_size > 10_000
+    picture = pixels(tmp_path / "path.png")
+    assert all(shows(picture, colour) for colour in (*ANGLE_COLOURS.values(), TIME_COLOURS[0], TIME_COLOURS[-1]))
 
 
 @pytest.mark.parametrize("per_frame", [False, True])
