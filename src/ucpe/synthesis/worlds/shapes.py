@@ -11,6 +11,9 @@ import numpy as np
 from ucpe.synthesis.worlds.solids import ARCH, BLOCK, ELLIPSOID, ROUND, SHAPE_COLUMNS
 from ucpe.synthesis.worlds.surfaces import MATERIAL_COLUMNS, PLAIN
 
+Offset = tuple[float, float, float]
+"""x, height of the base above the ground, and z, in metres."""
+
 Color = tuple[float, float, float]
 """Linear-light red, green, blue, 0..1."""
 
@@ -41,7 +44,7 @@ class Shape:
     bottom: tuple[float, float]  # half width and half depth at the base
     top: tuple[float, float]  # the same at the top; an arch: half width of the passage, height of its walls
     material: Material
-    offset: tuple[float, float, float] = (0.0, 0.0, 0.0)  # x, height of the base above the ground, z
+    offset: Offset = (0.0, 0.0, 0.0)
     yaw: float = 0.0  # degrees
 
     def scaled(self, factor: float) -> Shape:
@@ -66,7 +69,9 @@ class Shape:
         return math.hypot(*self.bottom) if self.kind == ARCH else max(self.bottom)
 
 
-def box(width: float, height: float, depth: float, material: Material, offset=(0.0, 0.0, 0.0), yaw=0.0) -> Shape:
+def box(
+    width: float, height: float, depth: float, material: Material, offset: Offset = (0.0, 0.0, 0.0), yaw: float = 0.0
+) -> Shape:
     """A box by its full width (x), height and depth (z)."""
     half = (width / 2, depth / 2)
     return Shape(BLOCK, height, half, half, material, offset, yaw)
@@ -77,8 +82,8 @@ def tapered(
     top: tuple[float, float],
     height: float,
     material: Material,
-    offset=(0.0, 0.0, 0.0),
-    yaw=0.0,
+    offset: Offset = (0.0, 0.0, 0.0),
+    yaw: float = 0.0,
 ) -> Shape:
     """A box whose full width and depth change linearly from bottom to top: pyramids, gable roofs, obelisks."""
     halves = (bottom[0] / 2, bottom[1] / 2), (top[0] / 2, top[1] / 2)
@@ -86,20 +91,22 @@ def tapered(
 
 
 def cylinder(
-    radius: float, height: float, material: Material, offset=(0.0, 0.0, 0.0), top: float | None = None
+    radius: float, height: float, material: Material, offset: Offset = (0.0, 0.0, 0.0), top: float | None = None
 ) -> Shape:
     """An upright cylinder; another `top` radius makes it a cone (0) or a frustum."""
     top = radius if top is None else top
     return Shape(ROUND, height, (radius, radius), (top, top), material, offset)
 
 
-def ellipsoid(width: float, height: float, depth: float, material: Material, offset=(0.0, 0.0, 0.0), yaw=0.0) -> Shape:
+def ellipsoid(
+    width: float, height: float, depth: float, material: Material, offset: Offset = (0.0, 0.0, 0.0), yaw: float = 0.0
+) -> Shape:
     """An ellipsoid by its full width, height and depth, resting on its lowest point."""
     half = (width / 2, depth / 2)
     return Shape(ELLIPSOID, height, half, half, material, offset, yaw)
 
 
-def sphere(radius: float, material: Material, offset=(0.0, 0.0, 0.0)) -> Shape:
+def sphere(radius: float, material: Material, offset: Offset = (0.0, 0.0, 0.0)) -> Shape:
     """A sphere resting on its lowest point."""
     return ellipsoid(2 * radius, 2 * radius, 2 * radius, material, offset)
 
@@ -111,8 +118,8 @@ def arch(
     gap: float,
     spring: float,
     material: Material,
-    offset=(0.0, 0.0, 0.0),
-    yaw=0.0,
+    offset: Offset = (0.0, 0.0, 0.0),
+    yaw: float = 0.0,
 ) -> Shape:
     """A box with a passage along z, `gap` wide, straight up to `spring` and closed by a half circle."""
     if not (0 < gap < width and spring > 0 and spring + gap / 2 < height):
