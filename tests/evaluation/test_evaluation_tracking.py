@@ -7,9 +7,9 @@ import pytest
 import torch
 
 from ucpe.evaluation.estimators import Calibration, EstimatorChoice, PoseEstimate
-from ucpe.evaluation.tracking import TrackedCamera, _calibrated_up, read_part, track_video
+from ucpe.evaluation.tracking import TrackedCamera, _calibrated_up, read_part, track_video, view_depth
 from ucpe.lenses import UCM, Equirectangular, Pinhole
-from ucpe.synthesis.worlds import World, render_clip
+from ucpe.synthesis.worlds import World, near_plane_depth, render_clip
 from ucpe.trajectories import Trajectory, alignment_error, umeyama
 from ucpe.video import VideoError, write_video
 
@@ -45,6 +45,18 @@ def test_the_camera_of_a_world_is_found_and_can_be_followed(tmp_path, capsys):
     assert position < 0.01 and rotation < 2
     assert told.startswith("sure: 11 of 11") and "up is not known" in told
     assert not path.up_known and path.fps == 8 and path.lens.kind == "ucm"
+    assert path.path_length() == pytest.approx(camera.path_length(), rel=0.35)
+
+
+@pytest.mark.parametrize("lens", [Pinhole(xfov=75), UCM(xfov=140, xi=1.0)], ids=["pinhole", "fisheye"])
+def test_the_near_plane_of_a_view_is_that_many_times_the_panoramas(lens):
+    rays = lens.rays(36, 64)
+    ratios = []
+    for seed in range(200, 208):
+        world = World.sample(seed)
+        depth = world.depth((np.zeros(3), rays.directions.double().numpy(), rays.valid.numpy()))
+        ratios.append(near_plane_depth(np.where(rays.valid.numpy(), depth, np.inf)) / world.near_depth)
+    assert np.abs(np.array(ratios) / view_depth(lens, 288, 512) - 1).max() < 0.35
 
 
 @pytest.mark.slow

@@ -26,6 +26,40 @@ def test_the_keys_of_diffusers(actions):
     np.testing.assert_allclose(camera.c2w.numpy(), expected, atol=2e-5)
 
 
+def wan_fun_rows(direction, length, speed):
+    """Lines of camera parameters as Wan-Fun makes them from a direction: time, intrinsics, and a matrix it adds to."""
+    rows = [[0, 0.532139961, 0.946026558, 0.5, 0.5, 0, 0, 1, 0, 0, 0, 0, 1, 0, 0, 0, 0, 1, 0]]
+    for _ in range(length - 1):
+        row = list(rows[-1])
+        row[9] += speed * (("Left" in direction) - ("Right" in direction))
+        row[13] += speed * (("Up" in direction) - ("Down" in direction))
+        row[18] += speed * (("Out" in direction) - ("In" in direction))
+        rows.append(row)
+    return rows
+
+
+@pytest.mark.parametrize("direction", ["Left", "Right", "Up", "Down", "LeftUp", "RightDown", "In", "Out"])
+def test_the_directions_of_wan_fun_and_its_txt(tmp_path, direction):
+    rows = wan_fun_rows(direction, 9, 0.02)
+    (tmp_path / "camera.txt").write_text("\n".join(["title", *(" ".join(map(repr, row)) for row in rows)]))
+    camera = Trajectory.move(f"wan-fun:{direction} 0.02", LENS, frames=9)
+    read = Trajectory.load(tmp_path / "camera.txt")
+    np.testing.assert_allclose(read.c2w.numpy(), camera.c2w.numpy(), atol=1e-9)
+    ahead = np.array([0, 0, 1000.0, 1])
+    for row, pose in zip(rows, camera.c2w.numpy()):
+        sheared = np.array(row[7:]).reshape(3, 4) @ ahead
+        turned = (np.linalg.inv(pose) @ ahead)[:3]
+        if len(direction) < 6:  # one axis: the point ahead is seen in the same place
+            np.testing.assert_allclose(sheared[:2] / sheared[2], turned[:2] / turned[2], atol=1e-9)
+    assert camera.maximum_rotation() == pytest.approx(0 if direction in ("In", "Out") else read.maximum_rotation())
+
+
+def test_directions_that_are_none():
+    for text in ("wan-fun:", "wan-fun:Sideways", "wan-fun:Left 0", "wan-fun:Left -1", "wan-fun:UpLeft"):
+        with pytest.raises(ValueError, match="directions of Wan-Fun are Left, Right"):
+            Trajectory.move(text, LENS)
+
+
 def test_the_keys_of_sanas_own_scripts():
     """Written out frame by frame: a and d turn, fresh keys act at once, released ones coast, pitch stops at 60."""
     camera = action_trajectory("sana:w-2,wd-1,none-2,l-1,i-110", LENS)

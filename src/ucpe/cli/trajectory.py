@@ -110,7 +110,7 @@ def convert(command: Convert) -> None:
 
 def _trajectory(command: Show) -> Trajectory:
     from ucpe.lenses.files import split_camera
-    from ucpe.trajectories import DEFAULT_LENS, NAMED_MOVES, Trajectory, is_actions, is_sequence
+    from ucpe.trajectories import DEFAULT_LENS, NAMED_MOVES, Trajectory, is_actions, is_direction, is_sequence
 
     amounts: dict[str, Any] = {name: getattr(command, name) for name in AMOUNTS if getattr(command, name) is not None}
     if split_camera(command.source)[0].exists():
@@ -120,7 +120,8 @@ def _trajectory(command: Show) -> Trajectory:
         return command.place.scaled(_resampled(path, command.frames, command.fps))
     if command.place.path_given():
         raise ValueError(f"--up, --level and --scale are for a path file, and {command.source} is a move")
-    if command.source not in NAMED_MOVES and not is_actions(command.source) and not is_sequence(command.source):
+    said = (is_actions, is_direction, is_sequence)
+    if command.source not in NAMED_MOVES and not any(kind(command.source) for kind in said):
         raise ValueError(f"{command.source} is neither a file nor a move; moves are {', '.join(NAMED_MOVES)}")
     timing: dict[str, Any] = {
         name: getattr(command, name) for name in ("frames", "fps") if getattr(command, name) is not None

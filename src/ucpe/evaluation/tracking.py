@@ -17,6 +17,7 @@ from torch import Tensor
 
 from ucpe.evaluation.estimators import Calibrator, Clip, EstimationFailure, PoseEstimate, PoseEstimator
 from ucpe.lenses import Equirectangular, Lens, Pinhole
+from ucpe.synthesis.curation.scale import NEAR_PERCENTILE
 from ucpe.synthesis.layouts import reduced
 from ucpe.trajectories import Trajectory
 from ucpe.video import VideoError, probe_video, read_video
@@ -29,6 +30,9 @@ SURE_AGREEMENT = 0.9
 
 CALIBRATION_FRAMES = 24
 """Frames from which the focal length is found."""
+
+SHALLOWEST = 1e-3
+"""Sine of the angle below the horizon from which on a ray meets the ground."""
 
 UP_LOOKS = 6
 """Frames of a panorama in which vertical lines are looked for."""
@@ -182,6 +186,21 @@ def estimate_focal_length(clip: Clip) -> Pinhole:
         return Pinhole(xfov=2 * math.degrees(math.atan(clip.width / 2 / camera.focal_length)))
 
 
+def view_depth(lens: Lens, height: int, width: int, up: Tensor | None = None) -> float:
+    """Near-plane depth of a view over level ground, as a multiple of that of the whole panorama there.
+
+    The unit of all commands is the panorama's, whose nearest quarter is the ground at the photographer's feet; a view
+    ahead shows only farther things. `up` (3,) is that of the camera; without it, the camera is level.
+    """
+    rays = lens.rays(max(height // 8, 2), max(width // 8, 2))
+    down = rays.directions.new_tensor([0.0, 1.0, 0.0]) if up is None else -up.to(rays.directions) / up.norm()
+    drop = (rays.directions @ down)[rays.valid]
+    if not (drop > SHALLOWEST).any():
+        return 1.0
+    feet = 1 / math.sin(math.radians(90 - 90 * NEAR_PERCENTILE / 100))
+    return float(torch.quantile(1 / drop[drop > SHALLOWEST], NEAR_PERCENTILE / 100)) / feet
+
+
 def _track_panorama(clip: Clip) -> tuple[PoseEstimate, Tensor | None, list[str]]:
     from ucpe.synthesis.curation.gravity import find_up
     from ucpe.synthesis.curation.poses import SphericalMapper
@@ -243,6 +262,12 @@ def _tracked(
         )
     seconds = torch.from_numpy(clip.times[estimate.frames])
     camera = Trajectory.from_timestamps(estimate.c2w.double(), seconds, lens, fps).relative_to_first()
+    if estimate.near_depth is not None and not isinstance(lens, Equirectangular):
+        camera = camera.scaled(view_depth(lens, clip.height, clip.width, up))
+        notes.append(
+            "lengths are in near-plane depths of all around, as if over level ground, and may be off by a third "
+            "(ucpe generate --scale FACTOR)"
+        )
     if up is not None:
         camera = camera.gravity_aligned(up, in_first_camera=True)
     else:

@@ -7,7 +7,14 @@ from ucpe.trajectories.moves import NAMED_MOVES
 from ucpe.trajectories.rotations import Angles
 from ucpe.trajectories.sequences import is_sequence, move_sequence
 from ucpe.trajectories.trajectory import DEFAULT_FPS, DEFAULT_LENS, Trajectory
-from ucpe.trajectories.world_models import action_trajectory, from_pinhole_arrays, is_actions, to_pinhole_arrays
+from ucpe.trajectories.world_models import (
+    action_trajectory,
+    direction_trajectory,
+    from_pinhole_arrays,
+    is_actions,
+    is_direction,
+    to_pinhole_arrays,
+)
 
 __all__ = [
     "DEFAULT_FPS",
@@ -20,9 +27,11 @@ __all__ = [
     "action_trajectory",
     "align",
     "alignment_error",
+    "direction_trajectory",
     "find_keyframes",
     "from_pinhole_arrays",
     "is_actions",
+    "is_direction",
     "is_sequence",
     "latent_frame_indices",
     "move_sequence",

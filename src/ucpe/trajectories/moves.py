@@ -263,16 +263,18 @@ class Moves:
         """The move of that name (see NAMED_MOVES: "pan-left", "orbit", ...), its amounts overridden by options.
 
         Amounts go the way the name says: "pan-left" with degrees=30 turns left, "zoom-out" with factor=2 halves.
-        Keys held for some frames ("w-80,jw-40") are a move too (see `action_trajectory`), and so are several moves
-        ("dolly-in 0.5 with tilt-up 10, then pan-left 30"; see `move_sequence`).
+        Keys held for some frames ("w-80,jw-40") are a move too (see `action_trajectory`), and so are Wan-Fun's
+        directions ("wan-fun:LeftUp 0.02") and several moves ("dolly-in 0.5 with tilt-up 10, then pan-left 30"; see
+        `move_sequence`).
         """
         from ucpe.trajectories.sequences import is_sequence, move_sequence
-        from ucpe.trajectories.world_models import action_trajectory, is_actions
+        from ucpe.trajectories.world_models import action_trajectory, direction_trajectory, is_actions, is_direction
 
-        if is_actions(name):
+        if is_actions(name) or is_direction(name):
             if unknown := sorted(options.keys() - {"frames", "fps", "pitch", "yaw", "roll"}):
                 raise ValueError(f"the actions {name!r} say how far the camera moves: leave {unknown[0]} out")
-            return cast(MovesType, action_trajectory(name, lens, **options))
+            steered = direction_trajectory if is_direction(name) else action_trajectory
+            return cast(MovesType, steered(name, lens, **options))
         if is_sequence(name):
             if unknown := sorted(options.keys() - Shot.__annotations__):
                 raise ValueError(f"the moves {name!r} say their amounts themselves: leave {unknown[0]} out")

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from ucpe.lenses import Lens, Pinhole
+from ucpe.reading import MAX_FRAMES
 from ucpe.trajectories.rotations import pose_matrix, rotation_from_angles
 from ucpe.trajectories.trajectory import DEFAULT_FPS, Trajectory
 
@@ -19,6 +20,12 @@ ACTIONS = re.compile(r"(?:(?P<map>[a-z]+):)?(?P<segments>[a-z]+-\d+(,[a-z]+-\d+)
 
 FRAME_SECONDS = 1 / 16
 """Duration of a frame for keys that ease, whatever rate the video is played at."""
+
+DIRECTION = re.compile(r"wan-fun:\s*(left|right)?(up|down)?(in|out)?(?:\s+(?P<speed>\d*\.?\d+(?:e-?\d+)?))?", re.I)
+"""A direction of Wan-Fun, and its speed."""
+
+DIRECTION_SPEED = 1 / 54
+SIGNS = {"": 0.0, "left": -1.0, "right": 1.0, "up": 1.0, "down": -1.0, "in": 1.0, "out": -1.0}
 
 KEYS = set("wasdijkl")
 MAX_ACTION_FRAMES = 100_000
@@ -85,6 +92,57 @@ def action_trajectory(
     assert match is not None
     poses = _roll_out(held, KEY_MAPS[match["map"] or "diffusers"], pitch, yaw, roll)
     return Trajectory(poses, lens, fps)
+
+
+def is_direction(text: str) -> bool:
+    """Whether a text is a direction of Wan-Fun's camera models, such as `wan-fun:LeftUp` or `wan-fun:in 0.01`."""
+    return text.lower().startswith("wan-fun:")
+
+
+def direction_trajectory(
+    text: str,
+    lens: Lens,
+    *,
+    frames: int = 81,
+    fps: float = DEFAULT_FPS,
+    pitch: float = 0.0,
+    yaw: float = 0.0,
+    roll: float = 0.0,
+) -> Trajectory:
+    """The camera of Wan-Fun's direction (Left, Right, Up, Down, In, Out, or two as LeftUp) and speed a frame, or 1/54.
+
+    Wan-Fun shears the world by speed for each frame of a turn; here it is the turn that moves the picture's centre as
+    far. In and Out move by speed a frame, in near-plane depths. First angles are in degrees.
+    """
+    match = DIRECTION.fullmatch(text.strip())
+    if match is None or not any(match.group(1, 2, 3)) or not (speed := float(match["speed"] or DIRECTION_SPEED)) > 0:
+        raise ValueError(
+            f"directions of Wan-Fun are Left, Right, Up, Down, In, Out or LeftUp and so on, with a speed a frame if "
+            f"wanted, as in wan-fun:LeftUp 0.02; got {text!r}"
+        )
+    MAX_FRAMES.check(frames, text)
+    sideways, upwards, along = (SIGNS[(word or "").lower()] for word in match.group(1, 2, 3))
+    moved = speed * torch.arange(frames, dtype=torch.float64)
+    turned = torch.rad2deg(moved.atan())
+    heading = torch.from_numpy(_rotation(pitch, yaw, roll))
+    rotation = heading @ rotation_from_angles(upwards * turned, sideways * turned, torch.zeros_like(turned))
+    return Trajectory(pose_matrix(rotation, (along * moved)[:, None] * heading[:, 2]), lens, fps)
+
+
+def turns_of_shears(
+    w2c: Tensor,  # (N, 3, 4)
+) -> Tensor:
+    """World-to-camera matrices (N, 3, 4) in which Wan-Fun's shears (x or y moved by a share of z) are turns.
+
+    Others are returned as they are.
+    """
+    plain = torch.eye(3, dtype=w2c.dtype).expand(len(w2c), 3, 3).clone()
+    plain[:, :2, 2] = w2c[:, :2, 2]
+    if not torch.equal(plain, w2c[:, :, :3]) or not plain[:, :2, 2].any():
+        return w2c
+    across, down = torch.rad2deg(w2c[:, :2, 2].atan()).unbind(-1)
+    turn = rotation_from_angles(down, -across, torch.zeros_like(down)).mT
+    return torch.cat([turn, w2c[:, :, 3:]], -1)
 
 
 def to_pinhole_arrays(camera: Trajectory, height: int, width: int) -> tuple[np.ndarray, np.ndarray]:

@@ -23,6 +23,7 @@ from ucpe.trajectories.formats.base import (
 )
 from ucpe.trajectories.rotations import invert_pose, quaternion_from_rotation, rotation_from_quaternion
 from ucpe.trajectories.trajectory import Trajectory
+from ucpe.trajectories.world_models import turns_of_shears
 
 COLUMNS = 19
 HEIGHT = 720
@@ -35,7 +36,7 @@ class RealEstate10K:
     Converted from world-to-camera with the same axes, by inversion (rotations, printed with nine digits, are made
     exactly orthonormal), and from intrinsics fx fy cx cy as fractions of the image's width and height to a pinhole
     calibrated in pixels (one for all frames if they agree). CameraCtrl's and VideoX-Fun's files, whose first number
-    counts frames or is always 0, hold no frame rate.
+    counts frames or is always 0, hold no frame rate; the shears of VideoX-Fun's become turns.
     """
 
     name = "realestate10k"
@@ -57,7 +58,7 @@ class RealEstate10K:
         if len(backwards) and not counted:
             row = rows[int(backwards[0]) + 1]
             raise ValueError(f"{path}, line {row.line}: expected a timestamp later than the line before")
-        w2c = poses_of_rows(path, rows, values[:, 7:].reshape(-1, 3, 4))
+        w2c = poses_of_rows(path, rows, turns_of_shears(values[:, 7:].reshape(-1, 3, 4)))
         w2c[:, :3, :3] = rotation_from_quaternion(quaternion_from_rotation(w2c[:, :3, :3]))
         rate = None if counted else frame_rate(seconds)
         return Recording(invert_pose(w2c), _pinhole(path, rows, values[:, 1:5]), rate)
