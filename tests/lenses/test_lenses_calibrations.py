@@ -383,3 +383,45 @@ def test_real_files_against_opencv_and_published_formulas():
         )
     with pytest.raises(ValueError, match="calibration target"):
         load_lens(REAL / "orb3_aprilgrid_target.yaml")
+
+
+def test_lensfun_by_name():
+    """Against Lensfun's published formula, and for fisheyes its correction to a rectilinear picture."""
+    lensfunpy = pytest.importorskip("lensfunpy")
+    lens = find_lens("lensfun:Canon EF 24-70mm f/2.8L II USM@24", size=(1200, 800))
+    (entry,) = [one for one in lensfunpy.Database().lenses if one.model == "Canon EF 24-70mm f/2.8L II USM"]
+    a, b, c = entry.interpolate_distortion(24.0).terms
+    angles = np.radians(np.arange(1, 37, 5))
+    straight = np.tan(angles) * 24 / math.hypot(36, 24) * math.hypot(1200, 800) / 400  # in half heights
+    expected = 400 * straight * (a * straight**3 + b * straight**2 + c * straight + 1 - a - b - c)
+    points = torch.from_numpy(np.stack([np.sin(angles), 0 * angles, np.cos(angles)], -1))
+    np.testing.assert_allclose(lens.project(points, 800, 1200)[0][:, 0].numpy() - 600, expected, atol=0.3)
+
+    with pytest.warns(UserWarning, match="taken as 1920 x 1280"):
+        gopro = find_lens("lensfun:GoPro HERO4")
+    assert isinstance(gopro, KannalaBrandt) and 80 < float(gopro.xfov(1280, 1920)) < 180
+    (entry,) = [one for one in lensfunpy.Database().lenses if one.model == "HERO4"]
+    modifier = lensfunpy.Modifier(entry, entry.crop_factor, 1920, 1280)
+    flags = lensfunpy.ModifyFlags.GEOMETRY | lensfunpy.ModifyFlags.DISTORTION
+    modifier.initialize(3.0, 4.0, 1000.0, 1.0, lensfunpy.LensType.RECTILINEAR, np.uint8, flags)
+    shown = modifier.apply_geometry_distortion()
+    focal = 3.0 * entry.crop_factor / math.hypot(36, 24) * math.hypot(1920, 1280)
+    for u, v in ((1000, 700), (1500, 640), (960, 100), (1700, 1200)):
+        point = torch.tensor([(u - 959.5) / focal, (v - 639.5) / focal, 1.0], dtype=torch.float64)
+        np.testing.assert_allclose(gopro.project(point, 1280, 1920)[0].numpy() - 0.5, shown[v, u], atol=3)
+
+
+@pytest.mark.parametrize(
+    "name, message",
+    [
+        ("Canon EF 24-70mm f/2.8L II USM", "needs its focal length, 24 to 70"),
+        ("Canon EF 24-70mm f/2.8L II USM@300", "needs its focal length, 24 to 70"),
+        ("Canon EOS 5D Mark III", "takes .* lenses; name the lens, such as"),
+        ("GoPro", "may be several: gopro"),
+        ("Holga 9000", "no camera and no lens of that name"),
+    ],
+)
+def test_names_that_are_no_lens_of_lensfun(name, message):
+    pytest.importorskip("lensfunpy")
+    with pytest.raises(ValueError, match=message):
+        find_lens(f"lensfun:{name}")
