@@ -1,6 +1,6 @@
 """Controlled generation with camera adapters: one base, same data, steps, learning rate and seeds for all.
 
-`ucpe bench generation frozen` runs it; `docs/evidence.md` says what it does and shows a run.
+`ucpe bench generation frozen` runs it; `docs/evidence-frozen.md` says what it does and shows a run.
 """
 
 from __future__ import annotations
