@@ -34,7 +34,7 @@ from ucpe.trajectories.rotations import rotation_angle, rotation_log
 
 Verdict = Literal["obeyed", "not obeyed", "unsure"]
 
-TOLERANCES = {"pitch": 5.0, "roll": 5.0, "field of view": 8.0, "turn": 3.0, "travel": 0.06}
+TOLERANCES = {"pitch": 5.0, "roll": 5.0, "field of view": 8.0, "turn": 3.0, "travel": 0.12}
 """Mean error, in degrees and near-plane depths, up to which a video counts as following its camera."""
 
 TOLERATED_SHARE = {"turn": 0.15, "travel": 0.2}

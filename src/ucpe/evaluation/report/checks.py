@@ -27,7 +27,9 @@ def lines_of(check: Check, plot_width: int = 60) -> list[str]:
             f"{MARKS[quantity.verdict]} {quantity.name}: {quantity.verdict}{_amount(quantity)}; off by "
             f"{_number(quantity.error)}{quantity.unit} on average, up to {_number(quantity.tolerance)} is tolerated "
             f"({quantity.estimator}, {own}{'' if quantity.sure else ', not sure of itself'})",
-            *terminal_plot(quantity.seconds, quantity.commanded, quantity.measured, plot_width),
+            *terminal_plot(
+                quantity.seconds, quantity.commanded, quantity.measured, quantity.tolerance, width=plot_width
+            ),
         ]
         lines += [f"  → {hint}" for hint in [quantity.hint()] if hint]
     lines += [""] + [f"- {name} not measured: {reason}" for name, reason in check.missing.items()]
@@ -45,13 +47,14 @@ def terminal_plot(
     seconds: np.ndarray,  # (M,)
     told: np.ndarray,  # (M,)
     measured: np.ndarray,  # (M,)
+    min_range: float = 1e-6,
     width: int = 60,
     height: int = 5,
 ) -> list[str]:
-    """Two curves over time as lines of text."""
+    """Two curves over time as lines of text, which span at least `min_range`."""
     low, high = (float(reduce(np.concatenate([told, measured]))) for reduce in (np.min, np.max))
-    if high - low < 1e-9:
-        low, high = low - 1, high + 1
+    spare = max(min_range - (high - low), 0) / 2
+    low, high = low - spare, high + spare
     grid = [[" "] * width for _ in range(height)]
     times = np.linspace(seconds[0], seconds[-1], width)
     for curve, mark in ((told, "·"), (measured, "●")):
@@ -104,4 +107,5 @@ def _amount(quantity: Quantity) -> str:
 
 
 def _number(value: float) -> str:
-    return f"{value:.1f}" if abs(value) >= 10 else f"{value:.2f}"
+    digits = 1 if abs(value) >= 10 else 2
+    return f"{round(value, digits) + 0.0:.{digits}f}"

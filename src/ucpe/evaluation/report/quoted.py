@@ -10,6 +10,12 @@ RADIANS_NOTE = (
 )
 """What to know before comparing pose numbers with the quoted ones."""
 
+PROPE_NOTE = (
+    "In the released code a method named prope_absmap never gets its intrinsics; if that was trained, the PRoPE "
+    "row of Table 1 is GTA with Lat-Up."
+)
+"""What to know about a quoted row."""
+
 
 @dataclass(frozen=True)
 class QuotedRow:

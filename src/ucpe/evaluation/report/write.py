@@ -10,7 +10,7 @@ from typing import Any
 from ucpe.evaluation.inputs import Job
 from ucpe.evaluation.report.leaderboard import load_runs
 from ucpe.evaluation.report.page import comparison_page, page
-from ucpe.evaluation.report.quoted import RADIANS_NOTE, quoted_rows
+from ucpe.evaluation.report.quoted import PROPE_NOTE, RADIANS_NOTE, quoted_rows
 from ucpe.evaluation.report.tables import (
     Table,
     TableRow,
@@ -82,6 +82,8 @@ def comparison(everything: Sequence[dict[str, Any]], quote: Sequence[str] = (), 
             "Rows marked (quoted) are the paper's published numbers, measured by its authors with other estimators, "
             "videos and settings; they are ranked among themselves only. " + RADIANS_NOTE
         )
+    if "1" in quote:
+        notes.append(PROPE_NOTE)
     return Table(tuple(rows), tuple(notes))
 
 
