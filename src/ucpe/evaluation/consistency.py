@@ -29,6 +29,9 @@ RATIO = 0.8
 TOLERANCE_PIXELS = 2.0
 """How far a match may lie from where the cameras allow it."""
 
+TRIANGULATIONS = 4
+"""How often a point is solved for, each time with its distances from before."""
+
 MIN_DEPTH = 0.1
 """Near-plane depths that everything is assumed to be away from the camera."""
 
@@ -61,17 +64,16 @@ def scene_consistency(
             rays = features[first][0][matches[:, 0]], features[second][0][matches[:, 1]]
             away, turned = arc_distance(*rays, np.linalg.inv(c2w[second]) @ c2w[first])
             allowed = away < TOLERANCE_PIXELS * pixel
-            pairs.append((first, second, matches[allowed]))
+            pairs.append((first, second, matches))
             distances.append(allowed)
             parallax.append(turned > TOLERANCE_PIXELS * pixel)
     allowed, moved = np.concatenate(distances), np.concatenate(parallax)
     if len(allowed) < MIN_MATCHES:
         raise EstimationFailure(f"only {len(allowed)} matches between frames, too few to judge by")
     result = {"EpipolarShare": 100 * float(allowed.mean())}
-    still = largest_translation(camera.c2w) < ROTATION_ONLY
-    if not still:
+    if largest_translation(camera.c2w) >= ROTATION_ONLY:
         result["ParallaxShare"] = 100 * float((moved & allowed).mean())
-    errors = reprojection_errors(pairs, [rays for rays, _ in features], c2w, still)
+    errors = reprojection_errors(pairs, [rays for rays, _ in features], c2w)
     if len(errors):
         result["ReprojErr"] = float(np.median(errors)) / pixel * frames.shape[1] / height
     return result
@@ -85,7 +87,7 @@ def arc_distance(
     """Radians (M,) from where any depth beyond MIN_DEPTH puts a match, and from where infinite depth does."""
     far = before @ motion[:3, :3].T
     near = far * MIN_DEPTH + motion[:3, 3]
-    near = near / np.maximum(np.linalg.norm(near, axis=1, keepdims=True), 1e-12)
+    near = _unit(near)
     normal = np.cross(far, near)
     size = np.linalg.norm(normal, axis=1)
     unit = normal / np.maximum(size, 1e-12)[:, None]
@@ -96,23 +98,23 @@ def arc_distance(
 
 
 def reprojection_errors(
-    pairs: list[tuple[int, int, np.ndarray]], rays: list[np.ndarray], c2w: np.ndarray, still: bool
+    pairs: list[tuple[int, int, np.ndarray]], rays: list[np.ndarray], c2w: np.ndarray
 ) -> np.ndarray:
-    """Radians (K,) between rays and the points that all rays of a track of three or more frames meet best at."""
+    """Radians (K,) between the rays of tracks of three or more frames and the point that fits them, near or far."""
     tracks = build_tracks(pairs, dict(enumerate(rays)))
     long = np.bincount(tracks.track, minlength=tracks.count)[tracks.track] >= 3
     frame, track = tracks.frame[long], tracks.track[long]
-    world = (c2w[frame, :3, :3] @ tracks.ray[long][..., None])[..., 0]
-    centre = c2w[frame, :3, 3]
-    if still:
-        total = np.zeros((tracks.count, 3))
-        np.add.at(total, track, world)
-        sight = total[track]
-    else:
-        across = np.eye(3) - world[:, :, None] * world[:, None, :]
-        point, _ = meet_lines(across, centre, np.ones(len(world)), track, tracks.count)
+    ray, centre = (c2w[frame, :3, :3] @ tracks.ray[long][..., None])[..., 0], c2w[frame, :3, 3]
+    far = np.zeros((tracks.count, 3))
+    np.add.at(far, track, ray)
+    across, weight, sight = np.eye(3) - ray[:, :, None] * ray[:, None, :], np.ones(len(ray)), ray
+    for _ in range(TRIANGULATIONS):
+        point, _ = meet_lines(across, centre, weight, track, tracks.count)
         sight = point[track] - centre
-    return _angle(sight / np.maximum(np.linalg.norm(sight, axis=1, keepdims=True), 1e-12), world)
+        weight = 1 / np.maximum(np.linalg.norm(sight, axis=1), 1e-3) ** 2  # angles count, not distances
+    errors = np.stack([_angle(_unit(sight), ray), _angle(_unit(far[track]), ray)])
+    squares = np.stack([np.bincount(track, weights=error**2, minlength=tracks.count) for error in errors])
+    return np.take_along_axis(errors, squares.argmin(0)[track][None], axis=0)[0]
 
 
 def mutual_matches(
@@ -153,6 +155,10 @@ def _bearings(picture: np.ndarray, lens: Lens) -> tuple[np.ndarray, np.ndarray]:
     seen = rays.valid.numpy()
     roots = np.sqrt(descriptors / np.maximum(descriptors.sum(1, keepdims=True), 1e-9))
     return rays.directions.double().numpy()[seen], roots[seen]
+
+
+def _unit(vectors: np.ndarray) -> np.ndarray:
+    return vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
 
 
 def _angle(one: np.ndarray, other: np.ndarray) -> np.ndarray:
