@@ -125,11 +125,11 @@ def read_video(
         stream.thread_type = "SLICE" if threads == 1 else "AUTO"
         rate = _rate(path, stream)
         origin = (stream.start_time or 0) * stream.time_base
-        if start and rate:
-            target = origin + Fraction(start) / rate
-            container.seek(max(int((target - 1 / rate) / stream.time_base), 0), stream=stream)
         given, index = 0, None
         try:
+            if start and rate:
+                target = origin + Fraction(start) / rate
+                container.seek(max(int((target - 1 / rate) / stream.time_base), 0), stream=stream)
             for frame in container.decode(stream):
                 if frames is not None and given >= frames:
                     return

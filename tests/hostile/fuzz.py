@@ -51,6 +51,8 @@ def run_case(kinds: list[Any], seed: int, case: int, folder: Path) -> tuple[str,
 
     generator = random.Random(f"{seed}-{case}")
     kind = kinds[case % len(kinds)]
+    if case // len(kinds) % kind.every:
+        kind = generator.choice([kind for kind in kinds if kind.every == 1])
     good = generator.choice(kind.good)
     copy = folder / good.name
     shutil.copytree(good, copy, symlinks=True) if good.is_dir() else shutil.copy(good, copy)

@@ -32,6 +32,8 @@ class Kind:
     good: list[Path]
     read: Callable[[Path], Any]
     damaged: tuple[str, ...] = ("*",)
+    every: int = 1
+    """In how many rounds over all kinds it takes part once; more for those that take long."""
 
     def files(self, path: Path) -> list[Path]:
         """The files of a copy that may be damaged."""
@@ -81,7 +83,7 @@ def command_lines(kinds: list[Kind]) -> list[Kind]:
         "video": ("render", "FILE", "-o", "+out.mp4", "--height", "16", "--width", "32", "--frames", "2"),
     }
     return [
-        Kind(f"command {' '.join(line[:2])}: {kind.name}", kind.good, through(*line), kind.damaged)
+        Kind(f"command {' '.join(line[:2])}: {kind.name}", kind.good, through(*line), kind.damaged, every=4)
         for kind in kinds
         for name, line in lines.items()
         if kind.name == name or (name in ("lens", "trajectory") and kind.name.startswith(f"{name} "))
@@ -416,7 +418,7 @@ def pipelines(folder: Path) -> list[Kind]:
         elif path.is_file():
             target.symlink_to(path)
     patterns = ("model_index.json", "generation.json", "config.json", "scheduler_config.json")
-    return [Kind("pipeline", [model], lambda path: CameraPipeline.from_pretrained(str(path)), patterns)]
+    return [Kind("pipeline", [model], lambda path: CameraPipeline.from_pretrained(str(path)), patterns, every=4)]
 
 
 def shots(folder: Path) -> list[Kind]:
