@@ -289,7 +289,7 @@ class Adapter(ModelMixin, ConfigMixin):  # type: ignore[misc]
     def _checkpoint_with_camera(
         self, checkpoint: Callable[..., Any] | None, camera: _Camera, block: nn.Module, *args: Any
     ) -> Any:
-        """Checkpoint a block such that its second run, in the backward pass, sees the camera of the first."""
+        """Checkpoint a block so that its second run, in the backward pass, sees the same camera as the first."""
 
         def run(*inputs: Any) -> Any:
             before, self._running = self._running, camera
@@ -341,7 +341,7 @@ def check_weights(weights: Mapping[str, Tensor], where: str | os.PathLike[str]) 
 
 
 def check_blocks(folder: Path) -> None:
-    """Raise a ValueError if a config.json asks for blocks of which the weights beside it have none."""
+    """Raise ValueError if config.json names blocks that the weights beside it lack."""
     weights = sorted(folder.glob("*.safetensors"))
     if not weights or not (folder / "config.json").is_file():
         return

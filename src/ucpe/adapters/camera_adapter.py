@@ -102,7 +102,7 @@ class CameraAdapter(Adapter):
 
     @classmethod
     def for_transformer(cls, transformer: nn.Module, **options: Any) -> CameraAdapter:
-        """A fresh adapter that fits a transformer; options are those of the constructor."""
+        """A fresh adapter that fits a transformer; takes the options of the constructor."""
         return super().for_transformer(transformer, **{"base_heads": backbone_of(transformer).heads, **options})
 
     def encode(self, cameras: Trajectory | Sequence[Trajectory], height: int, width: int) -> CameraCondition:
@@ -169,7 +169,7 @@ class CameraAdapter(Adapter):
         write_released(self, path)
 
     def _placed(self, camera: Trajectory) -> Trajectory:
-        """The camera in the world that decides what unmasked dark tokens carry; for all others any world will do."""
+        """The camera in the world frame that dark tokens are encoded in; the choice leaves other tokens unchanged."""
         if self.config["mask_invalid"]:
             return camera
         world = self.config["dark_token_world"]

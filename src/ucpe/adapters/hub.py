@@ -8,9 +8,9 @@ from typing import Any
 
 
 def hub_folder(name: str, files: tuple[str, ...] | None = None, **options: Any) -> Path:
-    """Folder with the files of a hub repository, or with those of them that fit one of the patterns in `files`.
+    """Folder with the files of a hub repository, all or those that match a pattern in `files`.
 
-    They are downloaded if need be; without a network, those of an earlier download are taken. `options` are of
+    They are downloaded if needed; without a network, an earlier download is used. `options` are of
     huggingface_hub's `snapshot_download`: `token`, `revision`, `local_files_only`, `cache_dir`.
     """
     from huggingface_hub.errors import HfHubHTTPError, HFValidationError

@@ -64,7 +64,7 @@ class SanaWMCamera(Adapter):
 
     @classmethod
     def for_transformer(cls, transformer: nn.Module, **options: Any) -> SanaWMCamera:
-        """The cameras of a SANA-WM transformer; options are those of the constructor."""
+        """The cameras of a SANA-WM transformer; takes the options of the constructor."""
         config = backbone_of(transformer).transformer.config
         plucker = getattr(config, "use_chunk_plucker_post_attn", True)
         return super().for_transformer(transformer, **{"plucker": plucker, **options})

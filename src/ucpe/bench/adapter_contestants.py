@@ -32,7 +32,7 @@ REFERENCE, RELATIVE_REFERENCE = "ucpe", "ucpe-relative"
 
 @dataclass(frozen=True)
 class Contestant:
-    """A row of the table; its recipe is that of `ucpe train desk-NAME` with a few fields changed."""
+    """A row of the table. It is trained by `ucpe train desk-NAME` with a few fields changed."""
 
     name: str
     title: str
@@ -125,7 +125,7 @@ def contestant_recipe(
 ) -> Recipe:
     """How a contestant is trained: its recipe at desk size, with what all must have in common.
 
-    Without a learning rate it keeps that of its recipe.
+    Without a learning rate, the recipe's own is kept.
     First frames are given as often, and noise levels weighted, as when the base was trained. The base alone has the
     recipe of UCPE, none of whose steps are taken.
     """

@@ -231,7 +231,7 @@ class CaPE(RelativeEncoding):
 
 
 class PRoPE(RelativeEncoding):
-    """Pose and intrinsics of each view; of a lens that is no pinhole, those of the pinhole it is on its axis."""
+    """Pose and intrinsics of each view. Another lens is taken as the pinhole that matches it on its axis."""
 
     encoding = "prope"
 

@@ -301,7 +301,7 @@ def markdown(results: dict[str, Any]) -> str:
 def draw(
     results: dict[str, Any], records: dict[str, Record], runs: Sequence[Item], clips: Path, output: Path
 ) -> list[Path]:
-    """Write psnr.png, curves.png, errors.png and views.png; views are those of the first seed that a contestant has."""
+    """Write psnr.png, curves.png, errors.png and views.png; views come from each contestant's first seed."""
     titles = results["contestants"]
     panels = {
         text: {

@@ -38,13 +38,13 @@ class Render:
     projection: Literal["equirectangular", "eac"] | None = None
     """How it is laid out: with poles, or as the 3 x 2 equi-angular cubemap of YouTube. [default: by content]"""
     stereo: Literal["mono", "top-bottom", "side-by-side"] | None = None
-    """How the panoramas of two eyes are laid out, of which the left is used. [default: by content]"""
+    """Layout of stereo footage; the left eye is used. [default: by content]"""
     height: int = 480
     width: int = 832
     frames: int | None = None
     """How many frames to make. [default: all of the video; 81 of an image]"""
     fps: float | None = None
-    """Frames per second to make. [default: those of the video; 16 for an image]"""
+    """Frames per second to make. [default: as in the video; 16 for an image]"""
     start: float = 0.0
     """Second of the video to start at."""
     interpolation: Literal["bilinear", "lanczos"] = "bilinear"

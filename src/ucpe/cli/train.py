@@ -38,7 +38,7 @@ class Options:
     cache: Path | None = None
     """Where encoded clips and captions are kept; by default DATA/encoded."""
     tracker: str = "tensorboard"
-    """Where the curve goes, of what accelerate knows: tensorboard, wandb, mlflow, ..., or none."""
+    """Where to log the curve: any tracker of accelerate (tensorboard, wandb, mlflow, ...), or none."""
     skip_broken: bool = False
     """Train without clips that cannot be read, instead of stopping."""
     dry_run: bool = False

@@ -24,7 +24,7 @@ FLOW_ENLARGED = 3
 """Factor by which frames are enlarged for optical flow."""
 
 MIN_RESIDUAL = 0.004
-"""Radians that rays may disagree by before they count less."""
+"""Angle in radians by which rays may disagree before they count less."""
 
 PARALLAX_GAIN = 20.0
 """Factor on what the rotation leaves unexplained, as the network sees it."""
@@ -68,7 +68,7 @@ class DeskMotion(nn.Module):
     """Motion of the second of two cameras in the first's frame, seen in two ways.
 
     Optical flow is precise where pictures are sharp. In soft or inconsistent ones it holds on to grain that stays where
-    it is on the screen; matches of what larger patches show do not.
+    it is on the screen. Matches of larger patches do not.
     """
 
     def __init__(self) -> None:
@@ -92,7 +92,7 @@ class DeskMotion(nn.Module):
 class MotionHead(nn.Module):
     """How rays moved between two frames -> rotation and translation of the second camera in the first's frame.
 
-    The rotation is that which explains most of the rays, corrected by the network, which sees the rest.
+    The rotation that explains most rays is found first. The network sees what it leaves unexplained, and corrects it.
     """
 
     def __init__(self, width: int = 64):
@@ -161,7 +161,7 @@ class DeskMatcher(nn.Module):
         return there, seen * trust * (there * back).sum(-1).clamp(min=1e-6)
 
     def describe(self, frames: Tensor) -> tuple[Tensor, Tensor]:
-        """Unit descriptors (B, M, size) of the cells and how far each is to be trusted (B, M), 0 to 1."""
+        """Unit descriptors (B, M, size) of the cells, and how far to trust each (B, M), 0 to 1."""
         fine = self.fine(frames)
         coarse = nn.functional.interpolate(self.coarse(fine), size=fine.shape[-2:], mode="bilinear")
         raw = self.joined(torch.cat([fine, coarse], dim=1)).flatten(2).mT.float()

@@ -1,4 +1,4 @@
-"""Pictures of what every encoding tells attention, drawn with the encoding itself."""
+"""What each encoding tells attention, as pictures drawn with the encoding itself."""
 
 from __future__ import annotations
 

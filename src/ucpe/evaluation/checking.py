@@ -311,7 +311,7 @@ def compare_focal_length(
 ) -> Quantity | None:
     """Horizontal field of view by the focal length that the motion itself asks for, if the estimator tells it.
 
-    It is that of the rectified view, of at most 100 degrees.
+    It belongs to the rectified view, which spans at most 100 degrees.
     """
     factor, xfov = estimate.details.get("focal_factor"), estimate.details.get("xfov")
     if factor is None or xfov is None:

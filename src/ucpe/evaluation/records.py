@@ -101,7 +101,7 @@ def unmeasured(
     calibrator: Calibrator | None,
     measuring: Measuring,
 ) -> dict[str, Any]:
-    """The record of a video of which nothing could be measured; it counts as if nothing was known of its camera."""
+    """The record of a video that could not be measured. It counts as if nothing were known about its camera."""
     failed = {"status": status, "reason": reason}
     record = _facts(job) | failed
     if pose:

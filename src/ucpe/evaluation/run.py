@@ -283,7 +283,7 @@ def remarks(records: Sequence[dict[str, Any]]) -> list[str]:
 
 
 def shortened(names: Sequence[str], most: int = 5) -> str:
-    """Names as a list, of which only the first are shown."""
+    """Names as a list, cut after the first few."""
     rest = [f"and {len(names) - most} more"] if len(names) > most else []
     return ", ".join([*names[:most], *rest])
 

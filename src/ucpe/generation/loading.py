@@ -14,7 +14,7 @@ from ucpe.generation.defaults import Defaults
 from ucpe.generation.families import Family, family_named, family_of
 
 ADAPTER_FOLDER = "camera_adapter"
-"""Folder of the adapter inside a pipeline folder; that of a second transformer ends in _2."""
+"""Folder of the adapter inside a pipeline folder. The folder for a second transformer ends in _2."""
 
 HUB_OPTIONS = ("token", "revision", "local_files_only", "cache_dir")
 """Options of diffusers' `from_pretrained` that say how to reach the hub; adapters and defaults follow them too."""

@@ -30,7 +30,7 @@ KINDS: dict[str, type] = {
     "guidance": float,
     **dict.fromkeys(("steps", "seed", "height", "width"), int),
 }
-"""What an entry of a list may say, and of which kind it is."""
+"""Fields that an entry of a list may have, and their types."""
 
 WORDS = {str: "text", float: "a number", int: "a whole number"}
 

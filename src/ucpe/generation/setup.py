@@ -112,7 +112,7 @@ def load_pipeline(model: str | None, adapter: str | None, setup: Setup) -> Camer
 
 
 def apply(pipe: CameraPipeline, setup: Setup) -> None:
-    """Set a loaded pipeline up: its weights keep their precision, its adapters take that of the setup."""
+    """Set up a loaded pipeline. Its weights keep their precision; its adapters take the precision of the setup."""
     device = torch.device(setup.device or "cpu")
     if setup.scheduler is not None or setup.shift is not None:
         pipe.scheduler = make_scheduler(pipe.scheduler, setup.scheduler, setup.shift)

@@ -31,7 +31,7 @@ EXACT = 1e-22
 """Sum of squared angles in radians below which a fit has nothing left to gain."""
 
 WIDER = tuple(1.02**step for step in range(1, 51))
-"""Focal lengths to try, as multiples of that of a fit that leaves some of the image unseen."""
+"""Focal lengths to try when a fit leaves part of the image unseen, as multiples of the fitted one."""
 
 SAMPLES = 6000
 """Rays over the image that a lens is fitted to; its error is measured at every pixel."""

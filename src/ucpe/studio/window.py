@@ -76,7 +76,7 @@ class Window:
         return self.document.shot
 
     def view(self) -> Key:
-        """The camera that is looked through: off the path while one looks around, else that of the moment."""
+        """The camera shown: off the path while looking around, otherwise the one at the current moment."""
         return self.free or edits.view_at(self.shot, self.frame)
 
     def look(self, view: Key, tag: str) -> None:

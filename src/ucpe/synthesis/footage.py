@@ -40,7 +40,7 @@ LOOKS = (0.1, 0.5, 0.9)
 
 
 class Footage:
-    """A panorama over time: a video file, or an image of which every frame is the same.
+    """A panorama over time: a video file, or an image repeated as every frame.
 
     What is not said about its layout is recognised by its content; `layout.note` says what was guessed.
     """

@@ -82,7 +82,7 @@ class PanoramaSource:
     projection: str | None = None
     """equirectangular or eac; recognised by content if not given."""
     stereo: str | None = None
-    """mono, top-bottom or side-by-side, of which the left eye is used; recognised by content if not given."""
+    """mono, top-bottom or side-by-side; the left eye is used. Recognised by content if not given."""
     near_depth: float | None = None
     """Near-plane depth in the units of the poses."""
     rotations: tuple[Path, ...] = ()

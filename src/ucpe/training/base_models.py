@@ -113,9 +113,9 @@ class BaseModel:
 
     def autoencoder(self) -> Any:
         """The video autoencoder, in float32."""
-        from diffusers import AutoencoderKLLTX2Video, AutoencoderKLWan
+        import diffusers
 
-        kind = AutoencoderKLLTX2Video if self.world_model else AutoencoderKLWan
+        kind = diffusers.AutoencoderKLLTX2Video if self.world_model else diffusers.AutoencoderKLWan
         return _load(kind, self._part("vae"), torch.float32).eval().requires_grad_(False)
 
     def image_parts(self) -> dict[str, Any]:

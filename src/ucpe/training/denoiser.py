@@ -76,7 +76,7 @@ class Denoiser(nn.Module):
         return self.transformer.config.in_channels != self.transformer.config.out_channels
 
     def set_trainable(self, train_base: bool) -> None:
-        """Require gradients of what a recipe trains, in float32; of nothing else."""
+        """Turn on gradients (in float32) for exactly the parameters that a recipe trains."""
         self.requires_grad_(train_base)
         if not train_base:
             assert self.adapter is not None

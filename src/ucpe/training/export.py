@@ -131,7 +131,7 @@ def export(recipe: Recipe, model: BaseModel, trained: Denoiser, output: Path, ac
 
 
 def save_adapter(adapter: Adapter, weights: dict[str, Tensor], folder: Path) -> None:
-    """Write an adapter with weights by their names in a `Denoiser`, and those of the transformer that it tunes."""
+    """Write an adapter, and the transformer weights it tunes, from weights named as in a `Denoiser`."""
     named = {part: _inside(weights, part) for part in ("adapter", "transformer")}
     fresh: Any = type(adapter).from_config(adapter.config)
     fresh.load_state_dict(named["adapter"])

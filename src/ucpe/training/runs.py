@@ -146,7 +146,7 @@ def _encode(
 
 
 def open_validation(data: Path, validation: Path | None) -> TrainingClips | None:
-    """Clips to validate on: those of a folder, else the test split of the data, else none."""
+    """Clips to validate on: from the given folder, else the test split of the data, else none."""
     if validation is not None:
         try:
             return open_source(validation, "test")

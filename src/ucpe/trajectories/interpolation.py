@@ -35,7 +35,7 @@ def smooth_curve(
 ) -> Tensor:
     """Points (M, d) on the Catmull-Rom curve through the given points; exact for parabolas.
 
-    The velocity at each point is that of the parabola through it and its two neighbours, at any spacing in time.
+    The velocity at each point comes from the parabola through it and its two neighbours, at any spacing in time.
     """
     if len(times) == 1:
         return points.expand(len(at), -1).clone()

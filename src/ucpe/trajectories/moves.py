@@ -218,7 +218,7 @@ class Moves:
     ) -> MovesType:
         """Back away from a subject in the middle of the view while zooming so that it keeps its size in the image.
 
-        The size kept is that of a subject of `subject_width` facing the camera; a positive `distance` approaches it.
+        A subject of `subject_width` that faces the camera keeps its size. A positive `distance` approaches it.
         """
         timing = _Timing(
             "dolly_zoom", shot, distance=distance, subject_distance=subject_distance, subject_width=subject_width

@@ -31,7 +31,7 @@ DEFAULT_LENS: Lens = FAMILIES["pinhole"].typical()
 """Lens of a trajectory file that holds none: 100 degrees, undistorted, the middle of the paper's pinhole family."""
 
 DEFAULT_FPS = 16.0
-"""Frame rate of a trajectory file that holds none: that of the paper's videos."""
+"""Frame rate assumed for files that state none: the paper's."""
 
 ROTATION_TOLERANCE = 1e-3
 """How far R^T R of a pose may be from the identity."""

@@ -54,7 +54,7 @@ KEY_MAPS = {
     "diffusers": KeyMap("ws", "da", "lj", "ik", step=0.05, degrees=1.2, pitch_limit=85.0, eases=False),
     "sana": KeyMap("ws", "lj", "da", "ik", step=0.025, degrees=0.6, pitch_limit=60.0, eases=True),
 }
-"""Key maps of SANA-WM: that of diffusers' pipeline (j and l turn), and that of its own scripts (a and d turn)."""
+"""Key maps of SANA-WM: in diffusers' pipeline j and l turn, in its own scripts a and d do."""
 
 TAU_PRESS, TAU_COAST = 0.45, 1.0
 """Seconds in which speed approaches that of the held keys, and zero, to within 1/e."""

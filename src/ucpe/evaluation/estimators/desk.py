@@ -33,7 +33,7 @@ from ucpe.lenses import UCM, Lens
 from ucpe.trajectories.rotations import pose_matrix, rotation_angle, slerp
 
 ASPECT_TOLERANCE = 0.06
-"""How far, relatively, a video's aspect ratio may be from 7:4."""
+"""Largest relative difference between a video's aspect ratio and 7:4."""
 
 STRIDE = 4
 """Frames between anchors of a path."""
@@ -42,7 +42,7 @@ MAX_DISAGREEMENT = 1.5
 """Degrees between a chain of turns and the turn over STRIDE frames, above which the chain is kept."""
 
 MAX_DRIFT = 8.0
-"""Degrees that paths by flow and by matching may part before the latter is believed; of true clips, 98 % do not."""
+"""Degrees that paths by flow and by matching may differ before matching is believed; 98 % of true clips stay below."""
 
 NOTE = "for videos of the desk model only"
 
@@ -97,14 +97,14 @@ class DeskMotionEstimator:
         return [self.weights]
 
     def floor(self, protocol: str) -> dict[str, float] | None:
-        """Own error on held-out worlds: that of `robust` comes with the weights."""
+        """Own error on held-out worlds. The error under `robust` is stored with the weights."""
         if protocol == "robust":
             return self.metadata["floors"]["pose"]
         return measured_floor(ESTIMATOR_FLOORS, protocol, [self.weights])
 
 
 def desk_frames(clip: Clip) -> np.ndarray:
-    """Frames (N, HEIGHT, WIDTH, 3) uint8 of a clip, resized if its shape is that of the desk model."""
+    """Frames (N, HEIGHT, WIDTH, 3) uint8 of a clip, resized if it has the desk model's aspect ratio."""
     import cv2
 
     if abs(clip.width / clip.height * HEIGHT / WIDTH - 1) > ASPECT_TOLERANCE:

@@ -15,7 +15,7 @@ from ucpe.synthesis.curation.scale import DepthOptions, near_depth
 from ucpe.synthesis.curation.steps import Row, SourceClip, Step
 
 MOTION_WIDTH = 1024
-"""Width in pixels of the panorama in whose pixels motion is given, whatever the footage's own: that of PanoFlow."""
+"""Motion is given in pixels of a panorama of this width, as in PanoFlow, whatever the footage's own width."""
 
 
 @dataclass(frozen=True)

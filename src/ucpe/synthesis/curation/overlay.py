@@ -25,7 +25,7 @@ STEADY = 0.9
 """Share of an edge's strength that must point the same way in all frames."""
 
 STEADY_MARK = 0.95
-"""The same for the edges of a mark together; those of slow scenery come below it."""
+"""The same for all edges of a mark together. Edges of slow scenery stay below it."""
 
 MOVING = 3.0
 """Mean change over time in grey levels from which a place moves."""
@@ -43,7 +43,7 @@ DENSITY = 0.22
 """Share of its box that a mark covers at least; an outline of something far covers less."""
 
 MAX_SIGN = 0.02
-"""Share of the picture up to which edges around a plain area count with that area, as those of a sign do."""
+"""Largest plain area, as a share of the picture, whose surrounding edges count as part of it, as on a sign."""
 
 SPREAD = np.ones((5, 9), np.uint8)
 """Neighbourhood in which edges belong to one mark."""

@@ -43,7 +43,7 @@ MAX_PARALLAX = 10.0
 """Pixels beyond which more parallax does not make two keyframes a better start of a map."""
 
 PARALLAX_PERCENTILE = 95
-"""Percentile, of what a rotation leaves of the matches' motion in one direction, that counts as its parallax."""
+"""Parallax is this percentile of the matches' motion that a rotation leaves unexplained, along one direction."""
 
 HEADINGS = 8
 """Directions around the vertical in which parallax is looked for. It counts if it is in half of them: where the camera
@@ -103,7 +103,7 @@ class SphericalMapper:
     neighbours: int = 2
     """Keyframes before and after a frame that it is localised against."""
     features: int = 2000
-    """Most features of a frame."""
+    """Maximum number of features per frame."""
     ratio: float = 0.8
     """Largest ratio between the distances of a match and of the second best."""
     inlier_distance: float = 3.0

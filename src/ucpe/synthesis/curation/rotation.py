@@ -96,7 +96,7 @@ def shake(
 def sway(
     rotations: np.ndarray,  # (N, 3, 3)
 ) -> float:
-    """Largest angle in degrees between the camera's vertical axis and that of the first frame; yaw does not count."""
+    """Largest angle in degrees between the camera's vertical axis and the first frame's. Yaw does not count."""
     cosines = (rotations[:, :, 1] @ rotations[0, :, 1]).clip(-1, 1)
     return float(np.degrees(np.arccos(cosines)).max())
 

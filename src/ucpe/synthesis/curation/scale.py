@@ -94,7 +94,7 @@ def depth_of(
 ) -> np.ndarray:
     """Distance (H, W) of what the first panorama shows, NaN where it is too far away to tell or nothing is reliable.
 
-    Where flow is inconsistent, and around the epipoles, it is that of the nearest pixel where flow is consistent.
+    Where flow is inconsistent, and around the epipoles, the nearest pixel with consistent flow is used.
     """
     height, width = first.shape[:2]
     turned = turn_panorama(second, motion[:3, :3])

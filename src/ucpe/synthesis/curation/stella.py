@@ -36,7 +36,7 @@ class StellaVSLAM:
     binary: str = "run_image_slam"
     """The program, or where it is."""
     config: Path | None = None
-    """Settings file in its own format; the camera in it is replaced by that of the footage."""
+    """Settings file in stella_vslam's format. Its camera is replaced by the footage's."""
     localise: bool = True
     """Run a second time, without mapping, for more accurate poses; the paper does."""
     min_frames: int = 10

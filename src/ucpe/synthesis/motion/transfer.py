@@ -40,7 +40,7 @@ def transfer_rotations(
 
 
 def matched_sources(matches: Path, split: str) -> Path:
-    """The .jsonl of what `ucpe synthesize` films for a split of matches; written beside them unless it is there."""
+    """The .jsonl of sources that `ucpe synthesize` films for a split; written beside the matches if missing."""
     home = (parquet.read_schema(matches).metadata or {}).get(CURATED_FOLDER)
     if home is None:
         raise ValueError(f"{matches}: does not say where its clips are; `ucpe match` writes files that do")

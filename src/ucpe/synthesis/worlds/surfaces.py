@@ -56,7 +56,7 @@ RED, GREEN, BLUE, ACCENT, TEXTURE, SCALE, SHIFT, MATERIAL_COLUMNS = 0, 1, 2, 3, 
 
 SOIL, SOIL_ACCENT, SPOT = 0, 3, 6
 SOIL_TEXTURE, SHIFT_X, SHIFT_Z, SOIL_EAST, SOIL_NORTH, SOIL_COLUMNS = range(9, 15)
-"""Entries of the soil vector: two linear colours and that of pebbles or tufts; texture, pattern shift, sun bearing."""
+"""Entries of the soil vector: two linear colours, the colour of pebbles or tufts, texture, shift, sun bearing."""
 
 TILE = 3.2
 """Metres along a side of a plain ground's tiles."""

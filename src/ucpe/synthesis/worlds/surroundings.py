@@ -132,7 +132,7 @@ SOILS: dict[str, tuple[int, tuple[int, int, int], tuple[int, int, int], tuple[in
     "earth": (EARTH, (138, 70, 44), (176, 104, 66), (196, 142, 104)),
     "paving": (PAVING, (132, 134, 140), (186, 182, 172), (84, 82, 80)),
 }
-"""Texture of every kind of ground, its two colours, and that of the pebbles or tufts on it."""
+"""Each kind of ground: its texture, its two colours, and the colour of the pebbles or tufts on it."""
 
 SKYLINE_HUES: dict[str, tuple[tuple[int, int, int], ...]] = {
     "mountains": ((52, 92, 176), (142, 66, 150), (176, 92, 50), (40, 134, 116)),

@@ -30,7 +30,7 @@ class PanShotArray:
         return _starts_with(path, b"\x93NUMPY")
 
     def read(self, path: Path) -> Recording:
-        """Poses of a file; those of (frames, 4, 4), which are not PanShot's, in a world whose up nobody knows."""
+        """Poses of a file. Arrays of shape (frames, 4, 4) are not PanShot's: their up direction is unknown."""
         array = read_array(path)
         return Recording(poses_of_array(path, array), up=OUR_UP if array.shape[1:] == (3, 4) else None)
 

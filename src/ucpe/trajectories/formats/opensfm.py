@@ -24,7 +24,7 @@ MODELS: dict[str, tuple[Any, str]] = {
 
 
 class OpenSfM(ReadOnly):
-    """A reconstruction with `cameras` and `shots`, or a list of them, of which the one with the most shots is taken.
+    """A reconstruction with `cameras` and `shots`. Of a list, the one with the most shots is taken.
 
     Converted from world-to-camera axis-angle vectors and translations, by inversion, in a world whose z is up;
     focal lengths are shares of the longer side. Shots are put in the order of their names.
