@@ -146,8 +146,10 @@ def test_to_its_own_camera_a_token_is_where_it_is_and_sightline_is_ucpe(lens, po
     assert torch.allclose(*outputs, atol=1e-6)
 
 
+@pytest.mark.parametrize("group", [1, 2, 100], ids="{} views at once".format)
 @pytest.mark.parametrize("encoding", PAIRWISE)
-def test_ranges_of_tokens_batches_and_lenses_per_frame(encoding, poses):
+def test_ranges_of_tokens_batches_and_lenses_per_frame(encoding, group, poses, monkeypatch):
+    monkeypatch.setattr("ucpe.encodings.attention.GROUP_VALUES", group * 2 * HEADS * TOKENS * HEAD_DIM)
     c2w = poses(2, VIEWS)
     lens = UCM(xfov=torch.tensor([[60.0, 120, 180], [90, 90, 100]]), xi=torch.tensor([[0.0, 0.7, 2.0], [0, 1, 2]]))
     options = {"heads": HEADS, "dtype": torch.float64}
@@ -172,6 +174,18 @@ def test_ranges_of_tokens_batches_and_lenses_per_frame(encoding, poses):
     assert torch.allclose(camera_attention(query, key, value, Operator.stack([first, alone])), whole)
 
 
+def test_views_are_grouped_whole_and_parts_come_alone(poses):
+    operator = camera_operator("urope", Pinhole(xfov=90), poses(5), HEIGHT, WIDTH, HEAD_DIM)
+    cells = HEIGHT * WIDTH
+    whole = [(slice(0, 2), slice(0, 2 * cells)), (slice(2, 4), slice(2 * cells, 4 * cells))]
+    assert list(operator.view_groups(2)) == [*whole, (slice(4, 5), slice(4 * cells, 5 * cells))]
+    part = operator.tokens(slice(2, 4 * cells + 1))
+    cut = [(slice(0, 1), slice(0, cells - 2)), (slice(1, 4), slice(cells - 2, 4 * cells - 2))]
+    assert list(part.view_groups(9)) == [*cut, (slice(4, 5), slice(4 * cells - 2, 4 * cells - 1))]
+    inside = operator.tokens(slice(cells + 1, cells + 3))
+    assert list(inside.view_groups(9)) == [(slice(1, 2), slice(0, 2))]
+
+
 def test_what_cannot_meet_is_refused(poses):
     c2w = poses(4)
     wanted, given = (
@@ -187,7 +201,7 @@ def test_what_cannot_meet_is_refused(poses):
     with pytest.raises(ValueError, match="made of RoPE"):
         camera_operator("sightline", Pinhole(xfov=90), c2w, HEIGHT, WIDTH, HEAD_DIM, rope=False)
     with pytest.raises(ValueError, match="knows no views"):
-        _ = camera_operator("ucpe", Pinhole(xfov=90), c2w, HEIGHT, WIDTH, HEAD_DIM).views
+        next(camera_operator("ucpe", Pinhole(xfov=90), c2w, HEIGHT, WIDTH, HEAD_DIM).view_groups(1))
 
 
 def test_features_of_sightline_know_gravity_and_no_world(poses):

@@ -11,6 +11,9 @@ from torch.nn.functional import scaled_dot_product_attention
 
 from ucpe.encodings.operators import Operator, check_anchors
 
+GROUP_VALUES = 2**22
+"""Values of keys that are turned for several cameras at once, where what they tell depends on the camera that asks."""
+
 
 def camera_attention(
     query: Tensor,  # (..., heads, query tokens, head_dim)
@@ -49,18 +52,40 @@ def camera_attention(
         asked, key_added = asked + added[0], added[1]
     mask, answered = _key_mask(attention_mask, key_operator.valid if mask_invalid else None)
     attend = partial(_dispatch, backend=backend, parallel_config=parallel_config) if diffusers else _attend
+    if operator.seen_cosine is None:
+        groups: list[tuple[slice | None, slice]] = [(None, slice(None))]
+    else:
+        groups = [*operator.view_groups(max(1, GROUP_VALUES // key.numel()))]
     parts = []
-    for view, rows in [(None, slice(None))] if operator.seen_cosine is None else operator.views:
-        moved = key_operator.key(key, view)
-        seen = limit(moved, key) if added is None else limit(moved, key) + key_added
-        weighted = mask[..., rows, :] if mask is not None and mask.shape[-2] > 1 else mask
+    for views, rows in groups:
+        count = 1 if views is None else views.stop - views.start
+        moved = key_operator.key(key, views)
+        seen = limit(moved, _of_views(key, views))
+        seen = seen if added is None else seen + _of_views(key_added, views)
+        weighted = mask
+        if mask is not None and views is not None:
+            by_head = mask[(None,) * (3 - mask.ndim)]
+            weighted = _by_view(by_head[..., rows, :], count) if mask.shape[-2] > 1 else by_head.unsqueeze(-4)
         if discount:
-            weighted = _plus(weighted, -2 * (_rms(moved) / _rms(key)).clamp(min=1).log().mT)
-        parts.append(attend(asked[..., rows, :], seen, limit(key_operator.value(value, view), value), weighted))
+            weighted = _plus(weighted, -2 * (_rms(moved) / _rms(_of_views(key, views))).clamp(min=1).log().mT)
+        held = limit(key_operator.value(value, views), _of_views(value, views))
+        wanted = asked if views is None else _by_view(asked[..., rows, :], count)
+        found = attend(wanted, seen, held, weighted)
+        parts.append(found if views is None else found.movedim(-4, -3).flatten(-3, -2))
     output = parts[0] if len(parts) == 1 else torch.cat(parts, dim=-2)
     if answered is not None:
         output = torch.where(answered, output, torch.zeros_like(output))
     return operator.output(output)
+
+
+def _by_view(x: Tensor, count: int) -> Tensor:
+    """Rows (..., heads, rows, n) of some views in a dimension for the views, (..., views, heads, rows / views, n)."""
+    return x.unflatten(-2, (count, -1)).movedim(-3, -4)
+
+
+def _of_views(x: Tensor, views: slice | None) -> Tensor:
+    """Tensor (..., heads, tokens, n) with a dimension for views in front of the heads, where there are any."""
+    return x if views is None else x.unsqueeze(-4)
 
 
 def _rms(x: Tensor) -> Tensor:
@@ -85,7 +110,13 @@ def _plus(mask: Tensor | None, bias: Tensor) -> Tensor:
 
 def _attend(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None) -> Tensor:
     mask = mask if mask is None or mask.dtype == torch.bool else mask.to(query.dtype)
-    return scaled_dot_product_attention(query, key, value, attn_mask=mask)
+    if query.ndim <= 4:
+        return scaled_dot_product_attention(query, key, value, attn_mask=mask)
+    batch = torch.broadcast_shapes(query.shape[:-3], key.shape[:-3])
+    query, key, value = (t.expand(*batch, *t.shape[-3:]).flatten(0, -4) for t in (query, key, value))
+    if mask is not None:
+        mask = mask.expand(*batch, *mask.shape[-3:]).flatten(0, -4)
+    return scaled_dot_product_attention(query, key, value, attn_mask=mask).unflatten(0, batch)
 
 
 def _key_mask(mask: Tensor | None, valid: Tensor | None) -> tuple[Tensor | None, Tensor | None]:

@@ -348,9 +348,10 @@ def _meetings(encoding: str, lenses: Sequence[Lens], poses: Tensor) -> tuple[tup
 def _pair_matrices(operator: Operator, whole: bool = False) -> Tensor:
     """Diagonals (tokens, head_dim) of D_1 D_2^-1 between the query and every token, or these matrices themselves."""
     basis = torch.eye(HEAD_DIM)[:, None]
-    view = None if operator.seen_cosine is None else 0
+    seen = operator.seen_cosine is not None
     queries = operator.tokens(slice(_QUERY, _QUERY + 1)).query(basis)[:, 0]
-    keys = operator.key(basis.expand(-1, operator.token_count, -1), view)
+    basis = basis.expand(-1, operator.token_count, -1)
+    keys = operator.key(basis, slice(0, 1))[0] if seen else operator.key(basis)
     return torch.einsum("ic,jtc->tij", queries, keys) if whole else torch.einsum("ic,itc->ti", queries, keys)
 
 

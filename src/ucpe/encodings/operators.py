@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Literal, TypeAlias
 
 import torch
@@ -61,8 +61,8 @@ class Operator:
     only. Applies to tensors (..., heads, tokens, head_dim) whose leading dimensions broadcast against its own.
     Never materialised as head_dim x head_dim; one operator serves all blocks and denoising steps of a model.
 
-    Where it has `seen_cosine`, the RoPE of keys and values depends on the camera of the query (a `view`), which sees
-    them somewhere in its own image. `views` lists the tokens of each camera.
+    Where it has `seen_cosine`, the RoPE of keys and values depends on the camera of the query (a view), which sees
+    them somewhere in its own image.
     """
 
     def __init__(
@@ -100,13 +100,13 @@ class Operator:
         """D^T x for queries (..., heads, tokens, head_dim)."""
         return self._apply(x, self.blocks, transpose=True, forward=False)
 
-    def key(self, x: Tensor, view: int | None = None) -> Tensor:
-        """D^-1 x for keys (..., heads, tokens, head_dim), as the camera `view` sees them where that matters."""
-        return self._apply(x, self.inverse, forward=False, view=view)
+    def key(self, x: Tensor, views: slice | None = None) -> Tensor:
+        """D^-1 x for keys (..., heads, tokens, head_dim); with `views`, as each sees them: (..., views, heads, ...)."""
+        return self._apply(x, self.inverse, forward=False, views=views)
 
-    def value(self, x: Tensor, view: int | None = None) -> Tensor:
+    def value(self, x: Tensor, views: slice | None = None) -> Tensor:
         """D^-1 x for values (..., heads, tokens, head_dim), likewise; CaPE leaves them alone."""
-        return self._apply(x, self.inverse, forward=False, view=view) if self.transforms_value else x
+        return self._apply(x, self.inverse, forward=False, views=views) if self.transforms_value else x
 
     def output(self, x: Tensor) -> Tensor:
         """D x for attention outputs (..., heads, tokens, head_dim); CaPE leaves them alone."""
@@ -122,15 +122,21 @@ class Operator:
         """Number of tokens."""
         return self.blocks.shape[-3] * self.tokens_per_block
 
-    @property
-    def views(self) -> list[tuple[int, slice]]:
-        """Cameras that queries of these tokens belong to, each with the range of its tokens among these."""
+    def view_groups(self, most: int) -> Iterator[tuple[slice, slice]]:
+        """Cameras that queries of these tokens belong to, at most so many at a time, and the range of their tokens.
+
+        A camera of which only some tokens are here comes alone.
+        """
         if self.seen_cosine is None:
             raise ValueError("this operator treats all cameras alike and knows no views")
-        start, stop = self.first_token, self.first_token + self.token_count
-        count = self.camera_tokens
-        cameras = range(start // count, -(-stop // count))
-        return [(c, slice(max(c * count, start) - start, min((c + 1) * count, stop) - start)) for c in cameras]
+        first, last, count = self.first_token, self.first_token + self.token_count, self.camera_tokens
+        camera = first // count
+        while camera * count < last:
+            whole = (last // count - camera) if camera * count >= first else 0
+            group = max(1, min(most, whole))
+            start, stop = max(camera * count, first), min((camera + group) * count, last)
+            yield slice(camera, camera + group), slice(start - first, stop - first)
+            camera += group
 
     def to(self, *args: Any, **kwargs: Any) -> Operator:
         """The same operator on another device, or in another dtype no lower than float32."""
@@ -185,7 +191,7 @@ class Operator:
         return f"Operator({batch}{self.token_count} tokens{blind}, heads of {self.head_dim}, {rope})"
 
     def _apply(
-        self, x: Tensor, blocks: Tensor, *, transpose: bool = False, forward: bool, view: int | None = None
+        self, x: Tensor, blocks: Tensor, *, transpose: bool = False, forward: bool, views: slice | None = None
     ) -> Tensor:
         if x.shape[-1] != self.head_dim or x.shape[-2] != self.token_count or x.ndim < 3:
             raise ValueError(
@@ -193,8 +199,11 @@ class Operator:
                 f"got {tuple(x.shape)}"
             )
         cosine, sine = self.cosine, self.sine
-        if view is not None and self.seen_cosine is not None and self.seen_sine is not None:
-            cosine, sine = self.seen_cosine[..., view, :, :, :], self.seen_sine[..., view, :, :, :]
+        if views is not None and self.seen_cosine is not None and self.seen_sine is not None:
+            cosine, sine = self.seen_cosine[..., views, :, :, :], self.seen_sine[..., views, :, :, :]
+            x = x.unsqueeze(-4)
+            x = x.expand(*x.shape[:-4], cosine.shape[-4], *x.shape[-3:])
+            blocks = blocks.unsqueeze(-4)
         return apply_blocks(x, blocks, cosine, sine, self.tokens_per_block, transpose=transpose, forward=forward)
 
     def _per_token(self) -> Operator:
