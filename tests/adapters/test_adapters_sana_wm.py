@@ -33,6 +33,12 @@ def batch_of(*packed):
     return {argument: torch.stack([one[name] for one in packed]) for argument, name in names.items()}
 
 
+def last_bits_changed(arguments, seed):
+    generator = torch.Generator().manual_seed(seed)
+    bits = {name: torch.randint(-1, 2, value.shape, generator=generator) for name, value in arguments.items()}
+    return {name: value * (1 + 1.2e-7 * bits[name]) for name, value in arguments.items()}
+
+
 @pytest.fixture
 def attached(world_model):
     return SanaWMCamera.for_transformer(world_model.transformer).attach(world_model.transformer)
@@ -51,11 +57,14 @@ def pinholes():
 
 
 def test_a_pinhole_gives_the_untouched_models_output(world_model, pinholes):
-    """Ours is computed in float64 and rounded once, theirs in float32: rays agree to the last bit or two of float32."""
+    """Ours is computed in float64 and rounded once, theirs in float32: rays agree to the last bit or two of float32.
+
+    What a change of the last bit makes of the output has a long tail, so it is tried several times.
+    """
     own = [own_camera(camera) for camera in pinholes]
     with torch.no_grad():
         untouched = world_model.run(**batch_of(*own))
-        jittered = world_model.run(**{name: t * (1 + 2e-7) for name, t in batch_of(*own).items()})
+        jittered = [world_model.run(**last_bits_changed(batch_of(*own), seed)) for seed in range(5)]
     adapter = SanaWMCamera.for_transformer(world_model.transformer).attach(world_model.transformer)
     condition = adapter.encode(pinholes, **world_model.size)
     matrices, _ = theirs._process_camera_conditions_ucpe(
@@ -66,8 +75,9 @@ def test_a_pinhole_gives_the_untouched_models_output(world_model, pinholes):
     with torch.no_grad(), adapter.camera(condition):
         output = world_model.run(**batch_of(*own))
         assert torch.equal(world_model.run(), output), "our cameras replace those of the call"
-    assert (output - untouched).abs().max() < 5 * max((jittered - untouched).abs().max(), torch.tensor(1e-6))
-    assert (output - untouched).abs().max() < 1e-4 * untouched.abs().max()
+    difference = (output - untouched).abs()
+    assert difference.max() < 5 * max((other - untouched).abs().max() for other in jittered)
+    assert difference.max() < 1e-4 * untouched.abs().max() and difference.median() < 1e-6 * untouched.abs().median()
 
 
 def test_ucm_rays_are_those_of_its_own_helpers_with_xi(world_model):
