@@ -151,9 +151,11 @@ def test_the_focal_length_follows_from_turns():
 
 
 def test_keyframes_are_spread_evenly_with_both_ends():
-    assert keyframes(81, 24)[[0, -1]].tolist() == [0, 80] and len(keyframes(81, 24)) == 24
-    assert np.ptp(np.diff(keyframes(81, 24))) <= 1
-    assert keyframes(5, 24).tolist() == keyframes(5, None).tolist() == [0, 1, 2, 3, 4]
+    assert keyframes(np.arange(81) / 16, 0.25, 21).tolist() == list(range(0, 81, 4))
+    slow = keyframes(np.arange(81) / 8, 0.25, 21)  # ten seconds
+    assert len(slow) == 41 and slow[[0, -1]].tolist() == [0, 80]
+    assert keyframes(np.arange(5) / 30, 0.25, 21).tolist() == [0, 1, 2, 3, 4]
+    assert len(keyframes(np.arange(81) / 16, None, 21)) == 81
 
 
 @pytest.mark.slow

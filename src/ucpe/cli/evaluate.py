@@ -66,7 +66,7 @@ class Evaluate:
     calibrator_shared: bool = False
     """GeoCalib finds one lens for all frames of a video, as the authors do."""
     every_frame: bool = False
-    """COLMAP places every frame of a video instead of at most 21; slower."""
+    """COLMAP places every frame of a video instead of four a second; slower."""
     consistency: bool = False
     """Also measure how well frames agree with one rigid scene seen by the commanded cameras."""
     protocol: Literal["robust", "paper", "released", "released-re10k", "cameractrl"] = "robust"

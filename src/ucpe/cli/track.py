@@ -56,7 +56,7 @@ def main(arguments: Sequence[str]) -> None:
     if options.lens.lens_given():
         info = probe_video(options.video)
         lens = options.lens.fitted(options.lens.make_lens(), info.height, info.width)
-    estimator = EstimatorChoice(options.pose, options.pose_results).pose_estimator()
+    estimator = EstimatorChoice(options.pose, options.pose_results, every_frame=True).pose_estimator()
     calibrator = None
     if options.calibrator != "none":
         calibrator = EstimatorChoice(options.calibrator, options.calibrator_results).calibrator()

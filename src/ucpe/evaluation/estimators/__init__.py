@@ -51,7 +51,7 @@ class EstimatorChoice:
     shared: bool = False
     """Whether GeoCalib finds one lens for all frames of a video."""
     every_frame: bool = False
-    """Whether COLMAP places every frame instead of at most 21."""
+    """Whether COLMAP places every frame instead of four a second."""
 
     def pose_estimator(self) -> PoseEstimator:
         """The pose estimator of that name."""
@@ -74,7 +74,7 @@ class EstimatorChoice:
         if self.every_frame and self.name == "colmap":
             from ucpe.evaluation.estimators.colmap import ColmapSettings
 
-            options["settings"] = ColmapSettings(max_frames=None)
+            options["settings"] = ColmapSettings(keyframe_seconds=None)
         if self.weights is not None:
             if self.name not in TAKES_WEIGHTS:
                 raise ValueError(f"the {what} {self.name} takes no weights; {', '.join(TAKES_WEIGHTS)} do")

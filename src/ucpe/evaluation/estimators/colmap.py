@@ -63,8 +63,10 @@ class ColmapSettings:
     """Least triangulation angle in degrees of the first pair of each start."""
     overlap: int = 10
     """Frames ahead that each frame is matched with; further ones at powers of two."""
-    max_frames: int | None = 21
-    """Frames that are placed, evenly over the video; poses between them are interpolated. None places every frame."""
+    keyframe_seconds: float | None = 0.25
+    """Seconds between the frames that are placed; poses between them are interpolated. None places every frame."""
+    min_keyframes: int = 21
+    """Frames that are placed even if they are closer, if the video has as many."""
     max_height: int = 480
     """Frames higher than this many pixels are reduced to it."""
     max_features: int = 1200
@@ -126,7 +128,7 @@ class ColmapEstimator:
         """Poses of the frames that structure from motion could place."""
         if len(clip.frames) < 2:
             raise EstimationFailure("motion needs at least two frames")
-        chosen = keyframes(len(clip.frames), self.settings.max_frames)
+        chosen = keyframes(clip.times, self.settings.keyframe_seconds, self.settings.min_keyframes)
         pictures = np.stack([reduced(clip.frames[index], self.settings.max_height) for index in chosen])
         lens = lens[torch.from_numpy(chosen)] if lens.batch_shape else lens
         frames, pinhole, valid = rectify_video(pictures, lens, self.settings.max_xfov)
@@ -306,9 +308,14 @@ class ColmapEstimator:
         return options
 
 
-def keyframes(frames: int, most: int | None) -> np.ndarray:
-    """Numbers (M,) of at most so many frames at even distances, the first and the last among them."""
-    return np.unique(np.linspace(0, frames - 1, min(frames, most or frames)).round().astype(int))
+def keyframes(
+    times: np.ndarray,  # (N,) seconds
+    seconds: float | None,
+    minimum: int,
+) -> np.ndarray:
+    """Numbers (M,) of frames about `seconds` apart, at least `minimum` of them, the first and the last among them."""
+    count = len(times) if seconds is None else max(round(float(times[-1] - times[0]) / seconds) + 1, minimum)
+    return np.unique(np.linspace(0, len(times) - 1, min(len(times), count)).round().astype(int))
 
 
 def _quality(estimate: PoseEstimate) -> tuple[int, float]:
