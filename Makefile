@@ -34,6 +34,7 @@ lint: $(VENV)/.installed
 format: $(VENV)/.installed
 	$(RUN)/ruff check --fix .
 	$(RUN)/ruff format .
+	$(RUN)/python docs/wrap.py
 
 fuzz: $(VENV)/.installed
 	$(RUN)/python tests/hostile/fuzz.py $(FUZZ)
