@@ -53,7 +53,7 @@ def test_ucpe_answers_most_where_another_lens_looks_the_same_way():
 def test_unknown_names(tmp_path):
     with pytest.raises(ValueError, match="no picture of 'rope'"):
         draw_encoding("rope", tmp_path / "x.png")
-    with pytest.raises(ValueError, match=r"\.png, \.svg or \.pdf"):
+    with pytest.raises(ValueError, match=r"\.png, \.svg, \.pdf"):
         draw_encoding("raw", tmp_path / "x.gif")
 
 
