@@ -5,7 +5,6 @@ import math
 import pytest
 import torch
 
-from ucpe.cli import trajectory as command
 from ucpe.lenses import UCM, Equirectangular, OmniStereo, Pinhole
 from ucpe.trajectories import Trajectory
 from ucpe.trajectories.frustum import frustum
@@ -66,29 +65,3 @@ def test_a_sheet_of_several(tmp_path):
         show_trajectories({}, tmp_path / "b.png")
     with pytest.raises(ValueError, match="shown as"):
         show_trajectory(TRAJECTORIES["still"], tmp_path / "a.gif")
-
-
-def test_show_command(tmp_path, capsys):
-    picture = tmp_path / "deep/orbit.png"
-    command.main(
-        ["show", "orbit", "--lens", "fisheye", "--degrees", "90", "--pitch", "-10", "--frames", "9", "-o", str(picture)]
-    )
-    assert picture.read_bytes().startswith(PNG)
-    assert str(picture) in capsys.readouterr().out
-    with pytest.raises(ValueError, match="neither a file nor a move; moves are static"):
-        command.main(["show", "moonwalk", "-o", str(picture)])
-    with pytest.raises(ValueError, match=r"move 'orbit' takes degrees, radius, .* not factor"):
-        command.main(["show", "orbit", "--factor", "3"])
-
-
-def test_convert_command(tmp_path):
-    source, target = tmp_path / "a.json", tmp_path / "b.txt"
-    Trajectory.dolly(Pinhole(xfov=90), distance=2, frames=5, fps=4).save(source)
-    command.main(["convert", str(source), str(target), "--format", "tum", "--frames", "9", "--scale", "0.5"])
-    read = Trajectory.load(target)
-    assert len(read) == 9 and read.fps == pytest.approx(8)
-    assert read.positions[-1, 2].item() == pytest.approx(1)
-    command.main(["convert", str(target), str(tmp_path / "c.json"), "--lens", "wide", "--xfov", "120"])
-    assert Trajectory.load(tmp_path / "c.json").lens.parameters["xfov"].item() == 120
-    with pytest.raises(ValueError, match="is for a move"):
-        command.main(["show", str(source), "--degrees", "3"])

@@ -65,7 +65,7 @@ class FilmingSummary:
     set_aside: dict[str, str]
     """Sources that could not be used, and why."""
     failed: dict[str, str]
-    """DatasetClip groups that could not be filmed, and why."""
+    """Groups of clips that could not be filmed, and why."""
 
 
 def synthesize(
@@ -88,8 +88,8 @@ def synthesize(
         raise ValueError(f"clips must be at least 1, got {clips}")
     folder = Path(folder)
     state = folder / STATE
+    places = open_sources(sources)
     with folder_lock(state, "lock"):
-        places = open_sources(sources)
         problems = _agree(state, [str(name) for name in sources], settings, places, workers)
         usable = [place for place, problem in zip(places, problems) if not problem]
         if not usable:
@@ -130,7 +130,7 @@ class Group:
     """How many variants are filmed."""
 
     def members(self) -> list[tuple[str, Any]]:
-        """DatasetClip names and variants."""
+        """Names and variants of the clips."""
         return [(f"{self.number:06d}-{variant}", variant) for variant in VARIANTS[: self.size]]
 
 

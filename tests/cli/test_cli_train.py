@@ -1,6 +1,9 @@
+"""`ucpe train`."""
+
 import json
 
 import pytest
+from tests.training.conftest import clip_folder, t2v, tiny_recipe  # noqa: F401
 
 from ucpe.cli.train import main
 from ucpe.training.progress import read_curve
@@ -30,7 +33,7 @@ def test_list_names_every_recipe(capsys):
     assert listed == {*RECIPES, "desk-clips"}
 
 
-def test_any_field_of_a_recipe_can_be_set(t2v, clip_folder, tmp_path, capsys):
+def test_any_field_of_a_recipe_can_be_set(t2v, clip_folder, tmp_path, capsys):  # noqa: F811
     arguments = ["ucpe-half", "--model", str(t2v), "--data", str(clip_folder), "-o", str(tmp_path / "run"), *SIZES]
     fields = ["--steps", "2", "--batch", "2", "--learning-rate", "3e-4", "--no-orientation", "--shift", "4"]
     main([*arguments, *fields, "--cache", str(tmp_path / "cache")])
@@ -44,7 +47,7 @@ def test_any_field_of_a_recipe_can_be_set(t2v, clip_folder, tmp_path, capsys):
     assert list((tmp_path / "run/logs").rglob("events.out.tfevents.*"))
 
 
-def test_dry_run_prints_what_a_run_needs(t2v, clip_folder, tmp_path, capsys):
+def test_dry_run_prints_what_a_run_needs(t2v, clip_folder, tmp_path, capsys):  # noqa: F811
     arguments = ["ucpe", "--model", str(t2v), "--data", str(clip_folder), "--compression", "2", *SIZES]
     main([*arguments, "--cache", str(tmp_path), "-o", str(tmp_path / "run"), "--batch", "2", "--dry-run"])
     output = capsys.readouterr().out
@@ -76,6 +79,6 @@ def test_desk_clips_are_rendered_by_the_command(tmp_path, monkeypatch, capsys):
     assert clips.seeds.item() == desk_clips.VALIDATION_SEED
 
 
-def test_a_folder_that_another_run_writes_into_is_refused(tiny_recipe, t2v, clip_folder, tmp_path):
+def test_a_folder_that_another_run_writes_into_is_refused(tiny_recipe, t2v, clip_folder, tmp_path):  # noqa: F811
     with folder_lock(tmp_path), pytest.raises(ValueError, match=r"another run is writing here \(process \d+"):
         run(tiny_recipe(t2v), clip_folder, tmp_path, tracker=None, quiet=True)
