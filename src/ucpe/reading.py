@@ -55,8 +55,8 @@ MAX_IMAGE_PIXELS = Limit("UCPE_MAX_IMAGE_PIXELS", 2**28, "pixels in an image")
 MAX_IMAGE_SIDE = Limit("UCPE_MAX_IMAGE_SIDE", 2**16, "pixels in a row or column")
 MAX_FRAMES = Limit("UCPE_MAX_FRAMES", 10**6, "frames")
 
-MAX_NAME = 1000
-"""Characters of the name of a file that stands in another one."""
+MAX_NAME, MAX_NAME_PART = 1000, 255
+"""Characters of the name of a file that stands in another one, and bytes of each part of it between slashes."""
 
 MAX_NUMBER = 300
 """Digits of a whole number; a float ends at 308."""
@@ -70,6 +70,8 @@ def inside(folder: str | Path, name: Any, where: str | Path) -> Path:
     if not isinstance(name, str | os.PathLike) or not str(name) or "\0" in str(name) or len(str(name)) > MAX_NAME:
         raise ValueError(f"{where}: expected the name of a file, found {str(name)[:60]!r}")
     relative = os.path.normpath(name)
+    if any(len(os.fsencode(part)) > MAX_NAME_PART for part in relative.split(os.sep)):
+        raise ValueError(f"{where}: expected the name of a file, found one of {len(relative)} characters")
     if os.path.isabs(relative) or relative.split(os.sep)[0] == os.pardir:
         raise ValueError(f"{where}: {str(name)!r} leads out of the folder {folder}; only files inside it are read")
     return Path(folder) / relative

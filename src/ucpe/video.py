@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import warnings
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
@@ -143,6 +144,8 @@ def read_video(
                 index += 1
         except (av.FFmpegError, OSError) as error:
             raise VideoError(f"{path}: damaged after frame {start + given}: {error}") from None
+        if (index or 0) < stream.frames - 1:  # headers that count one too many are common
+            warnings.warn(f"{path}: its header counts {stream.frames} frames, and {index or 0} can be decoded")
 
 
 def read_frames(path: str | Path, start: int = 0, frames: int | None = None) -> np.ndarray:

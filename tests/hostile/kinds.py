@@ -357,8 +357,10 @@ def pictures(folder: Path) -> list[Kind]:
     write_video(folder / "video.mp4", np.stack([values] * 6), 8)
 
     def read(path: Path) -> None:
-        info, frames = probe_video(path), read_frames(path)
-        assert len(frames) == info.frames, f"{len(frames)} frames of {info.frames} without a word"
+        with warnings.catch_warnings(record=True) as told:
+            warnings.simplefilter("always")
+            info, frames = probe_video(path), read_frames(path)
+        assert told or len(frames) == info.frames, f"{len(frames)} frames of {info.frames} without a word"
 
     return [
         Kind("image", [*images, folder / "grey.png"], open_image),

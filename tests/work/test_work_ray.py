@@ -89,3 +89,42 @@ def test_a_node_that_dies_loses_nothing(cluster, tmp_path, local):
         assert not done.reason
     assert killed and parts_of(tmp_path) == local
     assert len(stage.calls()) <= 12 + 1
+
+
+def written(folder: Path) -> dict[str, bytes]:
+    """Everything that a command wrote, without its locks."""
+    files = [path for path in sorted(folder.rglob("*")) if path.is_file() and "lock" not in path.name]
+    return {str(path.relative_to(folder)): path.read_bytes() for path in files}
+
+
+def test_commands_give_the_same_bytes_as_on_this_machine(cluster, tmp_path):
+    """Filming, export, curation (reading to projection) and evaluation with stored estimates."""
+    from ucpe.evaluation.estimators import EstimatorChoice
+    from ucpe.evaluation.inputs import jobs_of_folder
+    from ucpe.evaluation.run import EvaluationSettings, evaluate
+    from ucpe.synthesis.clips import ClipSettings, synthesize
+    from ucpe.synthesis.curation import CurationSettings
+    from ucpe.synthesis.curation.pipeline import curate_videos
+    from ucpe.synthesis.dataset import export_webdataset, open_dataset
+    from ucpe.trajectories import Trajectory
+
+    found = {}
+    for engine in ("local", "ray"):
+        place = tmp_path / engine / "dataset"
+        synthesize(["worlds:outdoor"], place, 3, ClipSettings(frames=4, height=32, width=64, seed=3), engine=engine)
+        export_webdataset(open_dataset(place), tmp_path / engine / "shards", 2, engine=engine)
+        found[engine] = {name: body for name, body in written(tmp_path / engine).items() if ".synthesis" not in name}
+    assert found["local"] == found["ray"] and len(found["local"]) >= 6
+    videos = tmp_path / "local" / "dataset" / "videos"
+    dataset = open_dataset(tmp_path / "local" / "dataset")
+    for index in range(len(dataset)):
+        camera: Trajectory = dataset.clip(index).camera
+        camera.save(tmp_path / "cameras" / f"{dataset.clip(index).video.stem}.json")
+        camera.save(tmp_path / "poses" / f"{dataset.clip(index).video.stem}.npz")
+    settings = EvaluationSettings(pose=EstimatorChoice("stored", tmp_path / "poses"), calibrator=None)
+    jobs = jobs_of_folder(videos, tmp_path / "cameras")
+    assert evaluate(jobs, tmp_path / "one", settings) == evaluate(jobs, tmp_path / "two", settings, engine="ray")
+    for engine in ("local", "ray"):
+        curate_videos(videos, tmp_path / "curated" / engine, CurationSettings().steps()[:3], engine=engine)
+    decisions = [written(tmp_path / "curated" / engine / ".curation" / "decisions") for engine in ("local", "ray")]
+    assert decisions[0] == decisions[1] and len(decisions[0]) == 3

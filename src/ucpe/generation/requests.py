@@ -172,7 +172,7 @@ def read_again(path: Path) -> Request:
     """The request in a record that `make_video` wrote."""
     try:
         return Request.from_dict(read_json_object(path)["request"])
-    except (KeyError, TypeError, AttributeError, ValueError) as error:
+    except (KeyError, IndexError, TypeError, AttributeError, ValueError, OverflowError, RuntimeError) as error:
         raise ValueError(f"{path} is not the record of a generated video ({error!r})") from None
 
 

@@ -148,8 +148,8 @@ def _scale(content: Section, side: str, spelled: dict[str, str]) -> tuple[float,
     return fx, fy, cx - matlab, cy - matlab, matlab
 
 
-def _plain(key: str) -> str:
-    return re.sub(r"[^a-z0-9]", "", key.lower())
+def _plain(key: object) -> str:
+    return re.sub(r"[^a-z0-9]", "", str(key).lower())
 
 
 def _spelled(data: dict[str, Any]) -> dict[str, str]:

@@ -43,13 +43,17 @@ class OpenSfM(ReadOnly):
         """Poses and lens."""
         content = read_json(path)
         parts = content if isinstance(content, list) else [content]
-        largest = max(parts, key=lambda part: len(part.get("shots", {})))
+        boxes = [part.get(key) if isinstance(part, dict) else None for part in parts for key in ("shots", "cameras")]
+        if not boxes or not all(isinstance(box, dict) for box in boxes):
+            raise ValueError(f"{path}: expected reconstructions with objects `shots` and `cameras`")
+        largest = max(parts, key=lambda part: len(part["shots"]))
         shots = sorted(largest["shots"].items(), key=lambda shot: natural_order(shot[0]))
         if not shots:
             raise ValueError(f"{path} holds no shot")
         try:
-            rotation = torch.tensor([shot["rotation"] for _, shot in shots], dtype=torch.float64).reshape(-1, 3)
-            translation = torch.tensor([shot["translation"] for _, shot in shots], dtype=torch.float64).reshape(-1, 3)
+            shape = (len(shots), 3)
+            rotation = torch.tensor([shot["rotation"] for _, shot in shots], dtype=torch.float64).reshape(shape)
+            translation = torch.tensor([shot["translation"] for _, shot in shots], dtype=torch.float64).reshape(shape)
             cameras = [largest["cameras"][shot["camera"]] for _, shot in shots]
         except (KeyError, TypeError, ValueError, RuntimeError) as error:
             raise ValueError(
@@ -66,7 +70,7 @@ def _lens(path: Path, cameras: list[dict[str, Any]]) -> Lens:
     if any(camera != first for camera in cameras):
         raise ValueError(f"{path}: frames of one trajectory need one camera, and this reconstruction has several")
     kind = first.get("projection_type", "perspective")
-    if kind not in MODELS:
+    if not isinstance(kind, str) or kind not in MODELS:
         raise ValueError(f"{path}: projection_type: expected one of {', '.join(MODELS)}; got {kind!r}")
     constructor, names = MODELS[kind]
     if constructor is Equirectangular:
@@ -87,5 +91,5 @@ def _lens(path: Path, cameras: list[dict[str, Any]]) -> Lens:
             height=height,
             **values,
         )
-    except (KeyError, TypeError, ValueError) as error:
+    except (KeyError, TypeError, ValueError, OverflowError) as error:
         raise ValueError(f"{path}: camera of type {kind}: {error}") from None
