@@ -21,13 +21,15 @@ LENS = UCM(xfov=90, xi=0.0)
 class Poses:
     name = "known"
 
-    def __init__(self, c2w, agreement=1.0, floor=None):
-        self.c2w, self.agreement, self.own = c2w, agreement, floor
+    def __init__(self, c2w, agreement=1.0, floor=None, **details):
+        self.c2w, self.agreement, self.own, self.details = c2w, agreement, floor, details
 
     def estimate(self, clip, lens):
         if self.c2w is None:
             raise EstimationFailure("nothing to see")
-        return PoseEstimate(self.c2w, np.arange(len(self.c2w)), 1.0, details={"agreement": self.agreement})
+        return PoseEstimate(
+            self.c2w, np.arange(len(self.c2w)), 1.0, details={"agreement": self.agreement, **self.details}
+        )
 
     def floor(self, protocol):
         return self.own
@@ -110,6 +112,16 @@ def test_what_the_estimator_cannot_know_is_not_claimed(video):
     assert nothing.verdict == "unsure" and nothing.missing["turn"] == "nothing to see"
     up_unknown = check_video(video, camera, None, Angles(camera), gravity=False)
     assert "which way is up" in up_unknown.missing["pitch"]
+
+
+def test_the_field_of_view_follows_from_motion_where_matches_agree(video):
+    camera = moving()
+    poses = (Poses(camera.c2w, focal_factor=factor, xfov=90.0) for factor in (1.02, 1.4))
+    right, wrong = (verdicts(check_video(video, camera, known)) for known in poses)
+    assert (right["field of view"], wrong["field of view"]) == ("obeyed", "not obeyed")
+    for unknown in ({"agreement": 0.9, "focal_factor": 1.0}, {"focal_factor": None}):
+        check = check_video(video, camera, Poses(camera.c2w, xfov=90.0, **unknown))
+        assert "to tell the lens" in check.missing["field of view"]
 
 
 def test_a_camera_without_effect_is_found_whatever_the_poses_say(video):

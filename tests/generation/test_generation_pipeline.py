@@ -16,7 +16,7 @@ from ucpe.desk import model as desk
 from ucpe.generation import CameraPipeline
 from ucpe.generation.defaults import Defaults
 from ucpe.generation.preview import HORIZON, LINES, preview_sheet
-from ucpe.generation.requests import Request, make_video, read_again, read_list
+from ucpe.generation.requests import Request, make_video, make_video_without_camera, read_again, read_list
 from ucpe.lenses import UCM, Pinhole
 from ucpe.trajectories import Trajectory
 from ucpe.video import read_frames
@@ -66,6 +66,17 @@ def video(pipeline, camera):
 def test_a_video_has_the_cameras_frames(video, camera):
     assert video.frames.shape == (5, 32, 48, 3) and video.frames.dtype == np.uint8
     assert video.camera is camera and video.prompt == PROMPT
+
+
+def test_a_model_left_to_itself_does_not_know_the_camera(pipeline, camera, video, tmp_path):
+    alone = pipeline(PROMPT, camera, seed=3, follow_camera=False).videos[0].frames
+    other = Trajectory.orbit(Pinhole(xfov=60), degrees=40, frames=5, fps=8)
+    assert np.array_equal(alone, pipeline(PROMPT, other, seed=3, follow_camera=False).videos[0].frames)
+    assert not np.array_equal(alone, video.frames)
+    assert np.array_equal(pipeline(PROMPT, camera, seed=3).videos[0].frames, video.frames)  # and it follows again
+    path = tmp_path / "without.mp4"
+    make_video_without_camera(pipeline, Request(PROMPT, camera, seed=3), path)
+    assert read_frames(path).shape == alone.shape
 
 
 def test_same_seed_same_video_and_another_seed_another(pipeline, camera, video):

@@ -43,6 +43,9 @@ TOLERATED_SHARE = {"turn": 0.15, "travel": 0.2}
 SURE_AGREEMENT, SURE_PLACED = 0.8, 0.9
 """Share of agreeing matches, and of placed frames, below which a disagreement may be the estimator's own."""
 
+FOCAL_AGREEMENT = 0.97
+"""Share of agreeing matches from which the focal length is believed: under a wrong lens it settles anywhere."""
+
 STILL_TURN = 1.0
 """Degrees up to which a commanded path does not turn."""
 
@@ -195,9 +198,15 @@ def check_video(
             raise EstimationFailure("no pose estimator (--pose)")
         estimate = estimated(lambda: pose.estimate(clip, told.lens))
         quantities += compare_poses(estimate, told, commanded, seconds, pose, notes)
-        if "field of view" in missing and (found := compare_focal_length(estimate, told, clip, seconds, pose)):
-            quantities.append(found)
-            del missing["field of view"]
+        if "field of view" in missing and "focal_factor" in estimate.details:
+            found = compare_focal_length(estimate, seconds, pose)
+            if found is None:
+                missing["field of view"] = (
+                    "too few matches agree with the motion to tell the lens, or it turns too little"
+                )
+            else:
+                quantities.append(found)
+                del missing["field of view"]
     except EstimationFailure as failure:
         missing |= dict.fromkeys(("turn", "travel"), str(failure))
     quantities = [replace(quantity, tolerance=tolerance * quantity.tolerance) for quantity in quantities]
@@ -244,7 +253,10 @@ def compare_poses(
         notes.append("travel: direction and shape are compared; how far it went, a single camera does not tell")
     errors = frame_errors(told, got)
     placed = len(estimate.frames) / (estimate.looked_at or len(seconds))
-    sure = placed >= SURE_PLACED and estimate.details.get("agreement", 1.0) >= SURE_AGREEMENT
+    agreement = estimate.details.get("agreement", 1.0)
+    sure = placed >= SURE_PLACED and agreement >= SURE_AGREEMENT
+    if "agreement" in estimate.details:
+        notes.append(f"{estimator.name} placed {placed:.0%} of its frames, and {agreement:.1%} of the matches agree")
     floor = estimator.floor("robust") or {}
     series = (
         ("turn", "°", _turned, errors.rotation, floor.get("RotErr")),
@@ -306,15 +318,13 @@ def compare_calibration(
     return found
 
 
-def compare_focal_length(
-    estimate: PoseEstimate, camera: Trajectory, clip: Clip, seconds: np.ndarray, estimator: PoseEstimator
-) -> Quantity | None:
-    """Horizontal field of view by the focal length that the motion itself asks for, if the estimator tells it.
+def compare_focal_length(estimate: PoseEstimate, seconds: np.ndarray, estimator: PoseEstimator) -> Quantity | None:
+    """Horizontal field of view by the focal length that the motion itself asks for; None if that is not certain.
 
     It belongs to the rectified view, which spans at most 100 degrees.
     """
-    factor, xfov = estimate.details.get("focal_factor"), estimate.details.get("xfov")
-    if factor is None or xfov is None:
+    factor, xfov = estimate.details["focal_factor"], estimate.details["xfov"]
+    if factor is None or estimate.details.get("agreement", 1.0) < FOCAL_AGREEMENT:
         return None
     found = float(np.degrees(2 * np.arctan(np.tan(np.radians(xfov / 2)) / factor)))
     told, got = np.full(len(estimate.frames), xfov), np.full(len(estimate.frames), found)
