@@ -35,6 +35,7 @@ format: $(VENV)/.installed
 	$(RUN)/ruff check --fix .
 	$(RUN)/ruff format .
 	$(RUN)/python docs/wrap.py
+	$(RUN)/python docs/import_graph.py --write
 
 fuzz: $(VENV)/.installed
 	$(RUN)/python tests/hostile/fuzz.py $(FUZZ)

@@ -1,6 +1,7 @@
 """Print which rooms of the package import which: in each row, how many of a room's modules import the room of a column.
 
     python docs/import_graph.py [COMMIT]
+    python docs/import_graph.py --write          # into docs/README.md
 
 A room knows only the rooms above it, so every number is left of the diagonal. Modules beside the rooms come first.
 """
@@ -85,4 +86,12 @@ def table(modules: dict[str, str]) -> str:
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("commit", nargs="?")
-    print(table(sources(parser.parse_args().commit)))
+    parser.add_argument("--write", action="store_true", help="put it into docs/README.md")
+    options = parser.parse_args()
+    found = table(sources(options.commit))
+    if options.write:
+        page = ROOT / "docs" / "README.md"
+        before, _, after = page.read_text().partition("## Who imports whom")
+        page.write_text(f"{before}## Who imports whom{after.split('```')[0]}```\n{found}\n```{after.split('```')[2]}")
+    else:
+        print(found)

@@ -61,4 +61,4 @@ def test_the_documented_import_graph_is_the_real_one():
     real = table(sources())
     documented = (PACKAGE.parents[1] / "docs" / "README.md").read_text()
     block = documented[documented.index(real.splitlines()[0]) :].split("```")[0].strip("\n")
-    assert marks(block) == marks(real), "run `python docs/import_graph.py` and put its output into docs/README.md"
+    assert marks(block) == marks(real), "run `python docs/import_graph.py --write`"

@@ -16,7 +16,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from ucpe.synthesis.curation.steps import Row, SourceClip, Step
+from ucpe.synthesis.curation.steps import Cause, Measure, Row, SourceClip, Step
 
 LOOK_HEIGHT = 320
 """Height in pixels at which clips are looked at; lengths below are in these pixels."""
@@ -96,6 +96,13 @@ class OverlayCheck(Step):
     }
     thresholds: ClassVar[tuple[str, ...]] = ("max_watermark", "keep_rig")
     requires: ClassVar[tuple[str, ...]] = ("rapidocr", "onnxruntime")
+    measures: ClassVar[tuple[Measure, ...]] = (Measure("watermark", "max_watermark", "watermark score"),)
+    causes: ClassVar[tuple[Cause, ...]] = (
+        Cause("text overlay", "text_score", "max_watermark"),
+        Cause("static overlay", "overlay", "max_watermark"),
+        Cause("rig", "rig", "keep_rig"),
+        Cause("watermark classifier", "classifier", "max_watermark"),
+    )
 
     looks: int = 16
     """Frames of a clip that are compared."""

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from urllib.parse import quote
 
@@ -54,7 +54,7 @@ PLACE = {"id": pa.string(), "parent": pa.string(), "start": pa.int32(), "stop": 
 
 @dataclass(frozen=True)
 class CurationSettings:
-    """All steps with their options, in the order in which they run."""
+    """All steps with their options, in the order in which they run: a step is a file, and a line here."""
 
     reading: Reading = field(default_factory=Reading)
     segmentation: Segmentation = field(default_factory=Segmentation)
@@ -68,17 +68,8 @@ class CurationSettings:
 
     def steps(self) -> list[Step]:
         """The steps to run; the vision-language filter only if it has an endpoint."""
-        steps: list[Step] = [
-            self.reading,
-            self.segmentation,
-            self.projection,
-            self.overlay,
-            self.quality,
-            self.tracking,
-            self.rotation,
-            self.scale,
-        ]
-        return [*steps, self.vision_language] if self.vision_language.url else steps
+        steps: list[Step] = [getattr(self, entry.name) for entry in fields(self)]
+        return [step for step in steps if step.wanted()]
 
 
 @dataclass

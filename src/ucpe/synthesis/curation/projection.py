@@ -13,7 +13,7 @@ from typing import ClassVar
 import numpy as np
 import pyarrow as pa
 
-from ucpe.synthesis.curation.steps import Row, SourceClip, Step
+from ucpe.synthesis.curation.steps import Cause, Measure, Row, SourceClip, Step
 from ucpe.synthesis.layouts import LOOK_HEIGHT, POLES, STEREO, halves_alike, pole_ratios, seam, whole_width
 
 
@@ -32,6 +32,19 @@ class ProjectionCheck(Step):
     thresholds: ClassVar[tuple[str, ...]] = (
         "max_border", "max_stereo", "aspect_tolerance", "max_seam", "max_poles",
     )  # fmt: skip
+    measures: ClassVar[tuple[Measure, ...]] = (
+        Measure("border", "max_border", "black border, share of the height or width"),
+        Measure("stereo", "max_stereo", "correlation of the two halves"),
+        Measure("seam", "max_seam", "difference across the seam, near 0 in a panorama"),
+        Measure("poles", "max_poles", "variation of the first and last row, near 0 in a panorama"),
+    )
+    causes: ClassVar[tuple[Cause, ...]] = (
+        Cause("black borders", "border", "max_border"),
+        Cause("stereo", "stereo", "max_stereo"),
+        Cause("not twice", "", "aspect_tolerance"),
+        Cause("not equirectangular", "seam", "max_seam"),
+        Cause("poles", "poles", "max_poles"),
+    )
 
     looks: int = 12
     """Frames of a clip that are looked at."""

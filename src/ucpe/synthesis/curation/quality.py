@@ -18,7 +18,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 import pyarrow as pa
 
-from ucpe.synthesis.curation.steps import Row, SourceClip, Step
+from ucpe.synthesis.curation.steps import Cause, Measure, Row, SourceClip, Step
 
 BLOCK = 8
 """Side in pixels of the blocks of JPEG and of old video codecs."""
@@ -40,6 +40,8 @@ class QualityCheck(Step):
         "quality": pa.float64(),
     }
     thresholds: ClassVar[tuple[str, ...]] = ("min_quality",)
+    measures: ClassVar[tuple[Measure, ...]] = (Measure("quality", "min_quality", "quality score", lowest=True),)
+    causes: ClassVar[tuple[Cause, ...]] = (Cause("low quality", "quality", "min_quality"),)
 
     backend: Literal["statistics", "q-align"] = "statistics"
     """Ours, or the paper's Q-Align through pyiqa, which must be installed (and wants a GPU)."""

@@ -5,72 +5,24 @@ from __future__ import annotations
 import json
 from collections import Counter
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as parquet
 from markupsafe import Markup
 
 from ucpe.files import write_file
 from ucpe.pages import render_page
 from ucpe.pages.drawings import data_uri, histogram_svg
-from ucpe.synthesis.curation.pipeline import DECISIONS, HIDDEN
-from ucpe.synthesis.curation.steps import Row
+from ucpe.synthesis.curation.pipeline import DECISIONS, HIDDEN, CurationSettings
+from ucpe.synthesis.curation.steps import Cause, Row
 
+STEPS: dict[str, Any] = {step.name: step for step in vars(CurationSettings()).values()}
+"""Every step by its name."""
 
-class Measure(NamedTuple):
-    """A column that a threshold judges, and which side of it is dropped."""
-
-    step: str
-    column: str
-    threshold: str
-    label: str
-    lowest: bool = False
-
-
-MEASURES = (
-    Measure("projection", "border", "max_border", "black border, share of the height or width"),
-    Measure("projection", "stereo", "max_stereo", "correlation of the two halves"),
-    Measure("projection", "seam", "max_seam", "difference across the seam, near 0 in a panorama"),
-    Measure("projection", "poles", "max_poles", "variation of the first and last row, near 0 in a panorama"),
-    Measure("overlay", "watermark", "max_watermark", "watermark score"),
-    Measure("quality", "quality", "min_quality", "quality score", lowest=True),
-    Measure("tracking", "track_error", "max_error", "error of the map, degrees"),
-    Measure("rotation", "shake", "max_shake", "shake, degrees"),
-    Measure("rotation", "rotation_score", "max_rotation", "rotation score, degrees"),
-    Measure("rotation", "sway", "max_sway", "movement of the vertical, degrees"),
-    Measure("rotation", "lean", "max_lean", "lean of vertical lines, degrees"),
-)
-"""What is drawn for each step."""
-
-CAUSES = (
-    ("under", "", "min_seconds"),
-    ("black borders", "border", "max_border"),
-    ("stereo", "stereo", "max_stereo"),
-    ("not twice", "", "aspect_tolerance"),
-    ("not equirectangular", "seam", "max_seam"),
-    ("poles", "poles", "max_poles"),
-    ("text overlay", "text_score", "max_watermark"),
-    ("static overlay", "overlay", "max_watermark"),
-    ("rig", "rig", "keep_rig"),
-    ("watermark classifier", "classifier", "max_watermark"),
-    ("low quality", "quality", "min_quality"),
-    ("tracked for", "", "min_seconds"),
-    ("tracking lost", "", "mapper.min_inliers"),
-    ("poses are inaccurate", "track_error", "max_error"),
-    ("no parallax", "motion_magnitude", "depth.min_parallax"),
-    ("not stabilised: shakes", "shake", "max_shake"),
-    ("not stabilised: turns", "rotation_score", "max_rotation"),
-    ("not stabilised: its vertical", "sway", "max_sway"),
-    ("not level", "lean", "max_lean"),
-)
-"""How reasons begin, the column that is the reason, and the option of the step that changes it."""
-
-DETAILS = (
-    "border", "stereo", "seam", "poles", "watermark", "text", "rig", "quality", "track_error", "shake",
-    "rotation_score", "sway", "lean", "near_depth", "motion_magnitude", "flags", "categories", "invalid",
-)  # fmt: skip
-"""Columns that are told of a clip when the pointer rests on its picture."""
+TOLD = (pa.float64(), pa.string(), pa.list_(pa.string()))
+"""Types of the columns that are told of a clip when the pointer rests on its picture."""
 
 
 def write_report(curated: str | Path, output: str | Path | None = None, *, pictures: int = 12) -> Path:
@@ -129,7 +81,7 @@ def _steps(clips: list[Row], steps: list[tuple[str, dict[str, Any]]], pictures: 
         dropped = [row for row in seen if row["dropped_by"] == name]
         reasons = []
         for reason, count in Counter(row["dropped"] for row in dropped).most_common():
-            option = _cause(reason)[1]
+            option = _cause(name, reason).option
             own = _gallery([row for row in dropped if row["dropped"] == reason], pictures)
             flag = _flag(name, option) if option else ""
             reasons.append({"text": reason, "count": count, "flag": flag, "pictures": own})
@@ -141,9 +93,9 @@ def _steps(clips: list[Row], steps: list[tuple[str, dict[str, Any]]], pictures: 
 
 def _plots(step: str, thresholds: dict[str, Any], clips: list[Row]) -> list[Markup]:
     plots = []
-    for measure in MEASURES:
+    for measure in STEPS[step].measures if step in STEPS else ():
         values = np.array([row[measure.column] for row in clips if row.get(measure.column) is not None], float)
-        if measure.step == step and measure.threshold in thresholds and len(values):
+        if measure.threshold in thresholds and len(values):
             threshold = thresholds[measure.threshold]
             flag = _flag(step, measure.threshold, f"{threshold:g}")
             plots.append(histogram_svg(values, measure.label, threshold, flag, measure.lowest))
@@ -155,9 +107,10 @@ def _flag(step: str, option: str, value: str = "") -> str:
     return f"--{step}.{option}".replace("_", "-") + (f" {value}" if value else "")
 
 
-def _cause(reason: str) -> tuple[str, str]:
-    """The column that is a reason and the option that changes it, empty where there is none."""
-    return next(((column, option) for start, column, option in CAUSES if reason.startswith(start)), ("", ""))
+def _cause(step: str, reason: str) -> Cause:
+    """What a step says about a reason; empty where it says nothing."""
+    causes = STEPS[step].causes if step in STEPS else ()
+    return next((cause for cause in causes if reason.startswith(cause.starts)), Cause("", "", ""))
 
 
 def _gallery(rows: list[Row], most: int) -> list[dict[str, str]]:
@@ -169,10 +122,11 @@ def _gallery(rows: list[Row], most: int) -> list[dict[str, str]]:
 def _picture(row: Row) -> dict[str, str]:
     fps = row["fps"] or 1
     caption = f"{row['source']}  {row['start'] / fps:.1f} to {row['stop'] / fps:.1f} s"
-    column = _cause(row["dropped"])[0] if row["dropped"] else ""
+    column = _cause(row["dropped_by"], row["dropped"]).column
     if column and row.get(column) is not None:
         caption += f"; {column.replace('_', ' ')} {_shown(row[column])}"
-    facts = "\n".join(f"{name}: {_shown(row[name])}" for name in DETAILS if row.get(name) not in (None, "", []))
+    names = [name for step in STEPS.values() for name, kind in step.columns.items() if kind in TOLD]
+    facts = "\n".join(f"{name}: {_shown(row[name])}" for name in names if row.get(name) not in (None, "", []))
     kind = "out" if row["dropped"] else "in"
     return {"kind": kind, "facts": facts, "data": data_uri(row.get("thumbnail") or b""), "caption": caption}
 

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from ucpe.synthesis.curation.gravity import find_up
-from ucpe.synthesis.curation.steps import Row, SourceClip, Step
+from ucpe.synthesis.curation.steps import Cause, Measure, Row, SourceClip, Step
 from ucpe.trajectories.rotations import nearest_rotation
 
 LOOK_HEIGHT = 256
@@ -33,6 +33,18 @@ class RotationCheck(Step):
         "lean": pa.float64(),
     }
     thresholds: ClassVar[tuple[str, ...]] = ("max_rotation", "max_shake", "max_sway", "max_lean")
+    measures: ClassVar[tuple[Measure, ...]] = (
+        Measure("shake", "max_shake", "shake, degrees"),
+        Measure("rotation_score", "max_rotation", "rotation score, degrees"),
+        Measure("sway", "max_sway", "movement of the vertical, degrees"),
+        Measure("lean", "max_lean", "lean of vertical lines, degrees"),
+    )
+    causes: ClassVar[tuple[Cause, ...]] = (
+        Cause("not stabilised: shakes", "shake", "max_shake"),
+        Cause("not stabilised: turns", "rotation_score", "max_rotation"),
+        Cause("not stabilised: its vertical", "sway", "max_sway"),
+        Cause("not level", "lean", "max_lean"),
+    )
 
     looks: int = 6
     """Frames in which vertical lines are looked for."""

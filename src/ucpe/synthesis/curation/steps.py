@@ -7,7 +7,7 @@ import importlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, NamedTuple, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -17,6 +17,27 @@ from ucpe.video import VideoError, VideoWriter, probe_video, read_video
 
 Row = dict[str, Any]
 """What is known of a clip, by column."""
+
+
+class Measure(NamedTuple):
+    """A column that a threshold judges, as the report draws it."""
+
+    column: str
+    threshold: str
+    label: str
+    lowest: bool = False
+    """Whether clips below the threshold are dropped, not those above it."""
+
+
+class Cause(NamedTuple):
+    """What the report says about clips that fell for a reason."""
+
+    starts: str
+    """How the reason begins."""
+    column: str
+    """Column that led to it, "" if none did."""
+    option: str
+    """Option of the step that changes it."""
 
 
 class Step(Protocol):
@@ -32,6 +53,12 @@ class Step(Protocol):
     thresholds: ClassVar[tuple[str, ...]] = ()
     requires: ClassVar[tuple[str, ...]] = ()
     """Modules of the extra `curation` that it imports."""
+    measures: ClassVar[tuple[Measure, ...]] = ()
+    causes: ClassVar[tuple[Cause, ...]] = ()
+
+    def wanted(self) -> bool:
+        """Whether its options ask for it."""
+        return True
 
     def check(self) -> None:
         """Raise ValueError or OSError if a package, program or file that it needs is not there."""

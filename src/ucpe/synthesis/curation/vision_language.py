@@ -119,6 +119,10 @@ class VisionLanguageFilter(Step):
         if unknown := sorted(set(self.dropping_flags) - set(FLAGS)):
             raise ValueError(f"no flag {', '.join(unknown)}; there are {', '.join(FLAGS)}")
 
+    def wanted(self) -> bool:
+        """Whether it has an endpoint."""
+        return bool(self.url)
+
     def run(self, clip: SourceClip) -> list[Row]:
         """Flags, categories, and the answer as it was given."""
         endpoint = EndpointCaptioner(
