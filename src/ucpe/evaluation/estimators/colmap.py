@@ -156,6 +156,8 @@ class ColmapEstimator:
         turned = _rotation_estimate(fits, frames) if prefers_rotation(pairs, fits, MATCH_PIXELS * pixel) else None
         if turned is not None and self.settings.free_focal_length:
             turned.details["focal_factor"] = focal_factor_of_turns(pairs, fits, pixel)
+        if turned is not None and unexplained(pairs, fits, pixel)[1] < UNEXPLAINED_SHARE:
+            return turned  # whatever a map says
         starts = list(zip(self.settings.seeds, self.settings.angles))
         background = _background_poses(pairs, rays, fits, frames, pixel)
         attempts: list[Callable[[], PoseEstimate | None]]
@@ -329,13 +331,20 @@ def explains_the_rest(
     pixel: float,
 ) -> bool:
     """Whether a map explains the matches that rotations leave over, which noise and wrong matches do not allow."""
+    left, share = unexplained(pairs, fits, pixel)
+    return share >= UNEXPLAINED_SHARE and epipolar_agreement(mapped, left, INLIER_PIXELS * pixel) >= EXPLAINED
+
+
+def unexplained(
+    pairs: list[PairMatches], fits: dict[tuple[int, int], tuple[np.ndarray, float]], pixel: float
+) -> tuple[list[PairMatches], float]:
+    """The matches that rotations leave over, and their share of all."""
     left = []
     for pair in pairs:
         rotation, _ = fits[pair.first, pair.second]
         far = np.linalg.norm(pair.before @ rotation.T - pair.after, axis=1) > UNEXPLAINED_PIXELS * pixel
         left.append(pair._replace(before=pair.before[far], after=pair.after[far]))
-    share = sum(len(pair.before) for pair in left) / sum(len(pair.before) for pair in pairs)
-    return share >= UNEXPLAINED_SHARE and epipolar_agreement(mapped, left, INLIER_PIXELS * pixel) >= EXPLAINED
+    return left, sum(len(pair.before) for pair in left) / sum(len(pair.before) for pair in pairs)
 
 
 def poses_of(reconstruction: Any, seed: int) -> PoseEstimate:
