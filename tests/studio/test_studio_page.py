@@ -1,10 +1,12 @@
 """The page in a real browser. Every wait is for the state that is checked."""
 
 import math
+import re
 
 import numpy as np
 import pytest
 import torch
+from PIL import Image
 
 from ucpe.generation.requests import read_again
 from ucpe.lenses import lens_from_dict
@@ -93,6 +95,46 @@ def test_a_saved_path_opens_as_the_same_path_and_a_broken_one_is_a_notice(page, 
     assert page.shot() == opened
 
 
+CHAIN = "".join(
+    f"cam{number}:\n  camera_model: pinhole\n  intrinsics: [{focal}, {focal}, 320, 240]\n"
+    "  distortion_model: none\n  distortion_coeffs: []\n  resolution: [640, 480]\n"
+    for number, focal in enumerate((300, 500))
+)
+
+
+def upload(page, label: str, path) -> None:
+    page.tab.get_by_label(label).locator("visible=true").locator("input[type=file]").set_input_files(path)
+
+
+def test_of_a_stereo_calibration_one_camera_is_chosen_and_a_panorama_is_shown_exactly(studio, page, tmp_path):
+    (tmp_path / "camchain.yaml").write_text(CHAIN)
+    upload(page, "Open a calibration", tmp_path / "camchain.yaml")
+    page.tab.get_by_label("Camera of that file").click()
+    page.tab.get_by_role("option", name="cam1").click()
+    page.wait_for_shot(lambda shot: shot["keys"][0]["lens"].get("fx") == 500)
+    page.tab.get_by_role("tab", name="Scene").click()
+    panorama = np.random.default_rng(0).integers(0, 255, (32, 64, 3), np.uint8).repeat(8, 0).repeat(8, 1)
+    Image.fromarray(panorama).save(tmp_path / "round.png")
+    upload(page, "Open a panorama (2:1 photo or video)", tmp_path / "round.png")
+    shot = page.wait_for_shot(lambda shot: shot["scene"].startswith("upload:"))
+    file = studio.folder / "uploads" / shot["scene"].removeprefix("upload:")
+    page.wait_for_picture(seen({**shot, "scene": str(file)}))
+
+
+def test_two_windows_on_one_shot_follow_each_other_and_the_wheel_zooms(page, open_page, wait):
+    other = open_page(f"/shot/{page.id}")
+    page.tab.locator(".finder").hover()
+    page.tab.mouse.wheel(0, -100)
+    shot = page.wait_for_shot(lambda shot: shot["keys"][0]["lens"]["xfov"] < 99)
+    for window in (page, other):
+        window.wait_for_picture(seen(shot))
+        number = window.tab.get_by_label("xfov, number", exact=True).locator("visible=true")
+        wait(
+            lambda number=number: abs(float(number.input_value()) - shot["keys"][0]["lens"]["xfov"]) < 1e-3,
+            "the new number",
+        )
+
+
 def test_a_reload_and_a_killed_server_bring_the_shot_back_and_windows_do_not_disturb_each_other(
     studio, open_page, page
 ):
@@ -149,3 +191,11 @@ def test_a_generated_video_plays_beside_what_was_commanded(studio, page):
     request = read_again(video.with_suffix(".json"))
     assert request.prompt == page.shot()["prompt"] and request.steps == 2
     assert len(read_frames(video)) == 17 == len(read_frames(video.with_suffix(".commanded.mp4")))
+
+    type_number(page, "Steps", "1000")
+    page.wait_for_shot(lambda shot: shot["steps"] == 1000)
+    page.tab.get_by_role("button", name="Generate", exact=True).click()
+    page.tab.get_by_text(re.compile("step [1-9][0-9]* of 1000")).wait_for()
+    page.tab.get_by_role("button", name="Cancel").click()
+    page.tab.get_by_role("button", name="Cancel").wait_for(state="detached")
+    assert len(list((studio.folder / "results").glob("*.commanded.mp4"))) == 1

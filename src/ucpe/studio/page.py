@@ -24,6 +24,9 @@ from ucpe.studio.window import MOVES, Window
 if TYPE_CHECKING:
     from ucpe.studio.server import Studio
 
+SETTLE_AFTER = 0.5
+"""Seconds after the last turn of the wheel or key after which the edit is done: written, and one step to undo."""
+
 STILL_AFTER = 0.12
 """Seconds without a change after which the exact picture replaces the quick one."""
 
@@ -47,6 +50,7 @@ class Page:
         self.version = 0
         self.curves: tuple[Any, drawing.Curves] | None = None
         self.still: asyncio.Task[None] | None = None
+        self.settling: asyncio.Task[None] | None = None
         self.grabbed: int | None = None
         self.panels: list[Any] = []
         self.opened: dict[str, str] = {}
@@ -151,8 +155,9 @@ class Page:
         if self.on_change in self.window.document.listeners:
             self.window.document.listeners.remove(self.on_change)
         self.window.document.settle()
-        if self.still:
-            self.still.cancel()
+        for task in (self.still, self.settling):
+            if task:
+                task.cancel()
         self.studio.pages.pop(self.token, None)
 
     async def receive(self, file: Any, max_bytes: int) -> Path:
@@ -184,9 +189,18 @@ class Page:
     def settle(self) -> None:
         """End of a drag."""
         self.window.document.settle()
-        self.refresh_graphs()
-        for panel in self.panels:
-            panel.refresh()
+
+    def settle_soon(self) -> None:
+        """End of an edit by wheel or keys, which have no release: when nothing more comes."""
+        if self.settling:
+            self.settling.cancel()
+        self.settling = asyncio.get_running_loop().create_task(self.settle_later())
+
+    async def settle_later(self) -> None:
+        """Settle, unless more comes."""
+        await asyncio.sleep(SETTLE_AFTER)
+        with self.finder:
+            self.settle()
 
     def on_change(self) -> None:
         """The shot was changed, here or in another window."""
@@ -338,6 +352,7 @@ class Page:
     def on_zoom(self, event: dict[str, Any]) -> None:
         """Zoom with the wheel."""
         self.change_view(lambda view: edits.zoomed(view, 1.1 ** (-event["delta"] / 100)), "zoom")
+        self.settle_soon()
 
     def on_move(self, event: dict[str, Any]) -> None:
         """Move the camera by the keyboard."""
@@ -348,6 +363,7 @@ class Page:
         else:
             size = 4.0 if event.get("shift") else 1.0
             self.change_view(lambda view: MOVES[event["key"]](view, size), f"key {event['key']}")
+            self.settle_soon()
 
     def change_view(self, change: Callable[[Any], Any], tag: str) -> None:
         """Change what is looked at: the keyframe of this moment, or a look off the path."""

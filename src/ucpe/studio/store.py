@@ -57,9 +57,9 @@ class Document:
         self._changed()
 
     def settle(self) -> None:
-        """End a drag: write what it led to."""
+        """End a drag: write what it led to, and tell every window."""
         self.history.settle()
-        self.store.save(self)
+        self._changed()
 
     def _changed(self) -> None:
         if self.history.tag is None:
