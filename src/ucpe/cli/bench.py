@@ -79,7 +79,7 @@ class Encodings:
     encoding: tyro.conf.UseAppendAction[tuple[str, ...]] = ()
     """A class of yours that takes part too, as my_module:MyEncoding; may be repeated."""
     quick: bool = False
-    """A first look within 10 minutes on 2 cores: 300 steps, 2 seeds, nothing trained on narrow lenses only."""
+    """A first look in a quarter of an hour on 2 cores: 300 steps, 2 seeds, nothing trained on narrow lenses only."""
     long: bool = False
     """What longer training leaves: 20,000 steps of the best six, 2 seeds; a night on 2 cores, in several goes."""
     seeds: int | None = None
