@@ -159,7 +159,9 @@ class RaySegments(nn.Module):
         ends = ends.exp().clamp(self.NEAREST, self.FARTHEST)
         poses = as_poses(c2w)
         rays = world_rays(lens, poses, height, width)
-        origins, directions = (t.flatten(-4, -2) for t in (rays.origins, rays.directions))
+        starts, axes = poses[..., None, None, :3, 3], poses[..., None, None, :3, 2]  # for tokens without a ray
+        origins = torch.where(rays.valid[..., None], rays.origins, starts).flatten(-4, -2)
+        directions = torch.where(rays.valid[..., None], rays.directions, axes).flatten(-4, -2)
         points = (origins[..., None, :, :] + ends[..., None] * directions[..., None, :, :])[..., None, :, :, :]
         places = place_points(lens, poses, points, height, width)  # (..., N, 2, tokens, 2)
         offset = 2 * places / torch.tensor([width, height]).to(places) - 1
