@@ -98,13 +98,11 @@ def written(folder: Path) -> dict[str, bytes]:
 
 
 def test_commands_give_the_same_bytes_as_on_this_machine(cluster, tmp_path):
-    """Filming, export, curation (reading to projection) and evaluation with stored estimates."""
+    """Filming, export, and evaluation with stored estimates."""
     from ucpe.evaluation.estimators import EstimatorChoice
     from ucpe.evaluation.inputs import jobs_of_folder
     from ucpe.evaluation.run import EvaluationSettings, evaluate
     from ucpe.synthesis.clips import ClipSettings, synthesize
-    from ucpe.synthesis.curation import CurationSettings
-    from ucpe.synthesis.curation.pipeline import curate_videos
     from ucpe.synthesis.dataset import export_webdataset, open_dataset
     from ucpe.trajectories import Trajectory
 
@@ -124,7 +122,3 @@ def test_commands_give_the_same_bytes_as_on_this_machine(cluster, tmp_path):
     settings = EvaluationSettings(pose=EstimatorChoice("stored", tmp_path / "poses"), calibrator=None)
     jobs = jobs_of_folder(videos, tmp_path / "cameras")
     assert evaluate(jobs, tmp_path / "one", settings) == evaluate(jobs, tmp_path / "two", settings, engine="ray")
-    for engine in ("local", "ray"):
-        curate_videos(videos, tmp_path / "curated" / engine, CurationSettings().steps()[:3], engine=engine)
-    decisions = [written(tmp_path / "curated" / engine / ".curation" / "decisions") for engine in ("local", "ray")]
-    assert decisions[0] == decisions[1] and len(decisions[0]) == 3

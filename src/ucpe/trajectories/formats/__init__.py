@@ -92,7 +92,7 @@ def load_trajectory(
         raise ValueError(f"{path} holds one camera: leave out :{camera}")
     try:
         recording = chosen.read(path, camera) if isinstance(chosen, ReCamMaster) else chosen.read(path)
-    except ValueError as error:
+    except (ValueError, OverflowError) as error:
         raise ValueError(str(error) if str(path) in str(error) else f"{path}: {error}") from None
     if recording.body:
         recording = recording._replace(c2w=_of_camera(path, recording.c2w, extrinsics))
