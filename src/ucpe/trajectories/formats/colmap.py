@@ -133,7 +133,7 @@ def _text_images(path: Path) -> list[Image]:
             continue
         words = text.split(maxsplit=9)
         numbers = parse_numbers(" ".join(words[:9]))
-        if numbers is None or len(words) != 10:
+        if numbers is None or len(numbers) != 9 or len(words) != 10:
             raise ValueError(
                 f"{path}, line {line}: expected ID QW QX QY QZ TX TY TZ CAMERA_ID NAME, found {text.strip()[:50]!r}"
             )
