@@ -9,7 +9,6 @@ FOLDER/results/          videos and records as `ucpe generate` writes them
 from __future__ import annotations
 
 import hashlib
-import json
 import re
 import secrets
 import shutil
@@ -17,6 +16,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from ucpe.files import atomic_file, write_file, write_json
+from ucpe.reading import read_json
 from ucpe.studio.edits import History
 from ucpe.studio.shot import UPLOADED, Shot
 from ucpe.video import VIDEO_SUFFIXES
@@ -103,8 +103,9 @@ class Store:
             path = self.shots / f"{id}.json"
             if not path.is_file():
                 raise ValueError(f"no shot {id} in {self.folder}")
+            content = read_json(path)
             try:
-                shot = Shot.from_dict(json.loads(path.read_text()))
+                shot = Shot.from_dict(content)
             except (ValueError, RecursionError) as error:
                 raise ValueError(f"{path}: {error}") from None
             self.open_documents[id] = Document(self, id, shot)
