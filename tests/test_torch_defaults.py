@@ -6,7 +6,7 @@ import sys
 import pytest
 import torch
 
-from ucpe.encodings import camera_operator, lat_up_map
+from ucpe.encodings import ENCODINGS, camera_operator, lat_up_map
 from ucpe.lenses import MODELS, lens_by_name
 from ucpe.trajectories import NAMED_MOVES, Trajectory
 
@@ -67,7 +67,7 @@ def test_under_another_default_device(lens, move):
     same(found, expected)
 
 
-@pytest.mark.parametrize("encoding", ["cape", "gta", "prope", "ucpe"])
+@pytest.mark.parametrize("encoding", ENCODINGS)
 def test_operators_under_other_defaults(encoding):
     def blocks():
         camera = Trajectory.orbit(lens_by_name("fisheye"), frames=3, degrees=40)

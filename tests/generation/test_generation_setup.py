@@ -52,7 +52,7 @@ def test_loras_are_files_or_hub_ids(tmp_path):
     assert split_lora("owner/name") == ("owner/name", 1.0)
     (tmp_path / "fast.pt").write_bytes(b"")
     for wrong, message in (
-        (str(tmp_path / "fast.pt"), "expected a .safetensors"),
+        (str(tmp_path / "fast.pt"), "not a readable .safetensors"),
         (":0.5", "no hub id"),
         ("a/b:inf", "finite"),
     ):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +39,10 @@ def load_adapter(source: str | Path, **hub: Any) -> Adapter:
     name = config.get("_class_name")
     if not isinstance(name, str) or name not in KINDS:
         raise ValueError(f"{source} holds a {name}; a camera adapter is one of {', '.join(KINDS)}")
+    known = inspect.signature(KINDS[name]).parameters
+    unknown = [key for key in config if not key.startswith("_") and key not in known]
+    if unknown:
+        raise ValueError(f"{source}: config.json has keys that no {name} of this version knows: {', '.join(unknown)}")
     return KINDS[name].from_pretrained(str(folder))
 
 

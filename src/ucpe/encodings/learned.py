@@ -164,7 +164,7 @@ class RaySegments(nn.Module):
         directions = torch.where(rays.valid[..., None], rays.directions, axes).flatten(-4, -2)
         points = (origins[..., None, :, :] + ends[..., None] * directions[..., None, :, :])[..., None, :, :, :]
         places = place_points(lens, poses, points, height, width)  # (..., N, 2, tokens, 2)
-        offset = 2 * places / torch.tensor([width, height]).to(places) - 1
+        offset = 2 * places / torch.tensor([width, height], dtype=places.dtype, device=places.device) - 1
         disc = offset / (1 + (offset * offset).sum(-1, keepdim=True)).sqrt()
         far = norm(points - poses[..., None, None, :3, 3]).clamp(max=self.SHOWN)[..., None]
         to_query = rigid_inverse(poses)

@@ -261,7 +261,7 @@ def camera_operator(
         valid = valid.expand(*c2w.shape[:-2], height, width)
         inverse, blocks = c2w, rigid_inverse(c2w)
         if encoding == "urope":
-            inverse = blocks = torch.eye(4).to(c2w).expand_as(c2w)
+            inverse = blocks = torch.eye(4, dtype=c2w.dtype, device=c2w.device).expand_as(c2w)
         if encoding == "prope":
             intrinsics = normalised_intrinsics(lens, height, width).to(c2w)
             blocks = _lift(intrinsics) @ blocks
@@ -298,13 +298,17 @@ def normalised_intrinsics(lens: Lens, height: int, width: int) -> Tensor:
 
 def _rope_frequency(count: int, like: Tensor) -> Tensor:
     """Angles per token (count,) from 1 radian down to almost 1 / `ROPE_BASE`."""
-    return ROPE_BASE ** -(torch.arange(count, dtype=like.dtype, device=like.device) / count)
+    return ROPE_BASE ** -(_counting(count, like) / count)
+
+
+def _counting(count: int, like: Tensor) -> Tensor:
+    return torch.arange(count, dtype=like.dtype, device=like.device)
 
 
 def _rope_coefficients(frames: int, height: int, width: int, frequency: Tensor) -> tuple[Tensor, Tensor]:
     """Cosine and sine (tokens, 2 x frequencies): angles of the column, then of the row, of every token."""
-    column = torch.arange(width).to(frequency)[:, None] * frequency
-    row = torch.arange(height).to(frequency)[:, None] * frequency
+    column = _counting(width, frequency)[:, None] * frequency
+    row = _counting(height, frequency)[:, None] * frequency
     shape = (frames, height, width, len(frequency))
     angles = torch.cat([column.expand(shape), row[:, None].expand(shape)], dim=-1).flatten(0, 2)
     return angles.cos(), angles.sin()
@@ -319,8 +323,8 @@ def _seen_coefficients(
 
     Neighbouring frequencies look at different depths, and so do neighbouring heads at the same frequency.
     """
-    numbers = torch.arange(len(frequency)) + torch.arange(heads)[:, None]
-    depth = (numbers % places.shape[-3]).to(places.device)
+    numbers = _counting(len(frequency), frequency) + _counting(heads, frequency)[:, None]
+    depth = (numbers % places.shape[-3]).long()
     chosen = places.movedim(-3, -1)[..., depth].movedim(-2, -4)  # (..., cameras, heads, tokens, 2, frequencies)
     angles = (chosen * frequency).flatten(-2)
     return angles.cos(), angles.sin()

@@ -47,6 +47,10 @@ class EndpointCaptioner:
     pause: float = 1.0
     """Seconds before the first retry."""
 
+    def __post_init__(self) -> None:
+        if not self.url.startswith(("http://", "https://")):
+            raise ValueError(f"--url must begin with http:// or https://, got {self.url!r}")
+
     def caption(self, video: str | Path) -> str:
         """The caption of a video file."""
         return self.ask(self.request(video), str(video))
