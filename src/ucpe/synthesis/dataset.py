@@ -263,6 +263,7 @@ def read_metadata(folder: Path) -> Any:
         raise ValueError(f"{folder}: no {METADATA}; `ucpe synthesize` writes one once all its clips are made")
     try:
         table = parquet.read_table(path)
+        table.validate(full=True)
     except (pa.ArrowException, OSError) as error:
         raise ValueError(f"{path}: not a readable table ({error})") from None
     try:

@@ -31,7 +31,7 @@ class Gyroflow(ReadOnly):
 
     def read(self, content: Section, camera: str | None) -> Lens:
         """The lens of a file."""
-        kind = content.data.get("distortion_model") or "opencv_fisheye"
+        kind = content.text("distortion_model") if content.data.get("distortion_model") else "opencv_fisheye"
         if kind not in MODELS:
             raise content.error("distortion_model", f"expected one of {', '.join(MODELS)}; got {kind}")
         if content.data.get("digital_lens"):

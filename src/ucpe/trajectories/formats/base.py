@@ -233,7 +233,9 @@ def unscaled(
         f"{path}: the rotations of {int(scaled.sum())} poses are scaled (pose {frame + 1} by "
         f"{float(lengths[frame].mean()):.4g}) and were made rotations"
     )
-    return torch.where(scaled[:, None, None], nearest_rotation(straight), rotation)
+    rotation = rotation.clone()
+    rotation[scaled] = nearest_rotation(straight[scaled])
+    return rotation
 
 
 def seconds_of(
