@@ -47,10 +47,13 @@ def test_stored_poses_that_are_missing_or_broken(tmp_path):
     with pytest.raises(EstimationFailure, match=r"no stored result a\("):
         StoredPoses(tmp_path).estimate(clip(), LENS)
     np.savez(tmp_path / "a.npz", data=np.zeros((2, 5)))
-    with pytest.raises(ValueError, match="must be floats of shape"):
+    with pytest.raises(ValueError, match="expected a floating array of shape"):
         StoredPoses(tmp_path).estimate(clip(), LENS)
     np.savez(tmp_path / "a.npz", data=np.full((2, 4, 4), np.nan))
-    with pytest.raises(EstimationFailure, match="frame 0 is not finite"):
+    with pytest.raises(ValueError, match="expected 0 0 0 1 in the last row"):
+        StoredPoses(tmp_path).estimate(clip(), LENS)
+    np.savez(tmp_path / "a.npz", data=np.tile(np.eye(4), (2, 1, 1)), inds=np.array([0.5, 1]))
+    with pytest.raises(ValueError, match="whole frame numbers"):
         StoredPoses(tmp_path).estimate(clip(), LENS)
     (tmp_path / "a.npz").write_bytes(b"no")
     with pytest.raises(ValueError, match="not a whole zip archive"):

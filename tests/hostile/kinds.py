@@ -371,14 +371,14 @@ def pictures(folder: Path) -> list[Kind]:
 def evaluations(folder: Path) -> list[Kind]:
     """Estimates that other tools stored."""
     from ucpe.evaluation.estimators.base import EstimationFailure
-    from ucpe.evaluation.estimators.stored import read_calibration, read_npz_poses
+    from ucpe.evaluation.estimators.stored import read_calibration, read_vipe_poses
 
     np.savez(folder / "poses.npz", data=np.tile(np.eye(4), (5, 1, 1)), inds=np.arange(5))
     (folder / "calibration.json").write_text(json.dumps({"pitch": 1.0, "roll": [0.0] * 5, "xfov": 90.0, "xi": 0.5}))
 
     def read_poses(path: Path) -> None:
         try:
-            read_npz_poses(path)
+            read_vipe_poses(path)
         except EstimationFailure as failure:  # counts as a video without an estimate
             raise ValueError(f"{path}: {failure}") from None
 

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 
 from ucpe.evaluation.estimators.base import (
     LENS_NUMBERS,
@@ -27,6 +26,7 @@ from ucpe.evaluation.estimators.base import (
 from ucpe.lenses import Lens
 from ucpe.reading import read_arrays, read_json_object
 from ucpe.trajectories import Trajectory
+from ucpe.trajectories.formats.arrays import read_vipe
 
 POSE_SUFFIXES = (".npz", ".npy", ".json", ".txt")
 CALIBRATION_SUFFIXES = (".json", ".npz")
@@ -45,7 +45,7 @@ class StoredPoses:
         path = _find(self.folder, clip.name, POSE_SUFFIXES)
         if path is None:
             raise EstimationFailure(_missing(self.folder, clip.name, POSE_SUFFIXES))
-        return read_npz_poses(path) if path.suffix == ".npz" else _trajectory_poses(path)
+        return read_vipe_poses(path) if path.suffix == ".npz" else _trajectory_poses(path)
 
     def files(self, name: str) -> list[Path]:
         """The stored result."""
@@ -91,25 +91,10 @@ class StoredCalibrations:
         return None
 
 
-def read_npz_poses(path: Path) -> PoseEstimate:
+def read_vipe_poses(path: Path) -> PoseEstimate:
     """Poses of an npz file with `data` and optionally `inds`, as ViPE writes them."""
-    arrays = read_arrays(path)
-    if "data" not in arrays:
-        raise ValueError(f"{path}: no array `data` with camera-to-world poses, only {sorted(arrays)}")
-    data = arrays["data"]
-    if data.dtype.kind != "f" or data.ndim != 3 or data.shape[1:] not in ((4, 4), (3, 4)) or len(data) == 0:
-        raise ValueError(
-            f"{path}: `data` must be floats of shape (frames, 4, 4) or (frames, 3, 4), got {data.dtype} {data.shape}"
-        )
-    frames = np.asarray(arrays.get("inds", np.arange(len(data))))
-    if frames.shape != (len(data),) or frames.dtype.kind not in "iu":
-        raise ValueError(f"{path}: {len(data)} poses need as many whole `inds`, got {frames.dtype} {frames.shape}")
-    if not np.isfinite(data).all():
-        raise EstimationFailure(f"stored pose of frame {frames[~np.isfinite(data).all((1, 2))][0]} is not finite")
-    poses = np.tile(np.eye(4), (len(data), 1, 1))
-    poses[:, :3] = data[:, :3]
-    order = np.argsort(frames)
-    return PoseEstimate(torch.from_numpy(poses[order]), frames[order], details={"file": path.name})
+    poses, frames = read_vipe(path)
+    return PoseEstimate(poses, frames.long().numpy(), details={"file": path.name})
 
 
 def read_calibration(path: Path, model: LensModel, frames: int) -> Calibration:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from ucpe.evaluation.estimators.base import Clip, EstimationFailure, PoseEstimate
-from ucpe.evaluation.estimators.stored import read_npz_poses
+from ucpe.evaluation.estimators.stored import read_vipe_poses
 from ucpe.evaluation.rectification import MAX_XFOV, rectify_video
 from ucpe.lenses import Lens
 from ucpe.video import write_video
@@ -84,7 +84,7 @@ def _read(results: Path, name: str) -> PoseEstimate:
     path = _pose_file(results, name)
     if not path.is_file():
         raise EstimationFailure(f"ViPE wrote no poses for {name} (pose/{name}.npz is missing)")
-    return read_npz_poses(path)
+    return read_vipe_poses(path)
 
 
 def _pose_file(results: Path, name: str) -> Path:

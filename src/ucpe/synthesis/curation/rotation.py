@@ -12,10 +12,11 @@ from typing import ClassVar
 
 import numpy as np
 import pyarrow as pa
+import torch
 
 from ucpe.synthesis.curation.gravity import find_up
 from ucpe.synthesis.curation.steps import Cause, Measure, Row, SourceClip, Step
-from ucpe.trajectories.rotations import nearest_rotation
+from ucpe.trajectories.rotations import nearest_rotation, rotation_angle
 
 LOOK_HEIGHT = 256
 """Height in pixels at which vertical lines are looked for."""
@@ -89,7 +90,7 @@ def rotation_score(
     rotations: np.ndarray,  # (N, 3, 3)
 ) -> float:
     """Largest rotation against the first frame, degrees."""
-    return float(angles(rotations[0].T @ rotations).max())
+    return float(rotation_angle(torch.from_numpy(rotations[0].T @ rotations)).max())
 
 
 def shake(
@@ -102,7 +103,8 @@ def shake(
     for index in range(count):
         reach = min(half, index, count - 1 - index)
         means.append(nearest_rotation(rotations[index - reach : index + reach + 1].sum(0)))
-    return float(np.sqrt((angles(np.swapaxes(np.stack(means), 1, 2) @ rotations) ** 2).mean()))
+    angles = rotation_angle(torch.from_numpy(np.swapaxes(np.stack(means), 1, 2) @ rotations))
+    return float(angles.square().mean().sqrt())
 
 
 def sway(
@@ -111,13 +113,3 @@ def sway(
     """Largest angle in degrees between the camera's vertical axis and the first frame's. Yaw does not count."""
     cosines = (rotations[:, :, 1] @ rotations[0, :, 1]).clip(-1, 1)
     return float(np.degrees(np.arccos(cosines)).max())
-
-
-def angles(
-    rotations: np.ndarray,  # (..., 3, 3)
-) -> np.ndarray:
-    """Angles (...) of rotations in degrees, exact also near 0 and 180."""
-    skew = rotations - np.swapaxes(rotations, -1, -2)
-    sine = np.sqrt((skew**2).sum((-1, -2)) / 2) / 2
-    cosine = (np.trace(rotations, axis1=-2, axis2=-1) - 1) / 2
-    return np.degrees(np.arctan2(sine, cosine))

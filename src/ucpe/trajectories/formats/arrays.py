@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from ucpe.files import write_file
 from ucpe.reading import MAX_FRAMES, read_array, read_arrays
@@ -67,26 +68,32 @@ class ViPE:
 
     def read(self, path: Path) -> Recording:
         """Poses of a file, one for every frame from the first to the last."""
-        arrays = read_arrays(path)
-        name = next((name for name in NAMES if name in arrays), None)
-        if name is None:
-            raise ValueError(f"{path}: expected an array `data` of poses, found {', '.join(arrays) or 'nothing'}")
-        poses = poses_of_array(path, arrays[name])
-        if "inds" not in arrays:
-            return Recording(poses)
-        if arrays["inds"].dtype.kind not in "iuf" or not np.isfinite(arrays["inds"]).all():
-            raise ValueError(f"{path}: expected `inds` to be frame numbers, found {arrays['inds'].dtype}")
-        frames = torch.as_tensor(arrays["inds"].astype(np.float64))
-        if not len(poses) or frames.shape != (len(poses),) or not (torch.diff(frames) > 0).all():
-            raise ValueError(f"{path}: expected `inds` to be {len(poses)} increasing frame numbers")
-        MAX_FRAMES.check(float(frames[-1] - frames[0] + 1), path)
-        return Recording(interpolate_poses(poses, frames, torch.arange(int(frames[0]), int(frames[-1]) + 1).double()))
+        poses, frames = read_vipe(path)
+        MAX_FRAMES.check(int(frames[-1] - frames[0] + 1), path)
+        wanted = torch.arange(int(frames[0]), int(frames[-1]) + 1)
+        return Recording(poses if len(wanted) == len(frames) else interpolate_poses(poses, frames, wanted.double()))
 
     def write(self, trajectory: Trajectory, path: Path, size: ImageSize) -> None:
         """Write poses in the trajectory's dtype; lens and frame rate are not kept."""
         buffer = io.BytesIO()
         np.savez(buffer, data=trajectory.c2w.detach().cpu().numpy(), inds=np.arange(len(trajectory)))
         write_file(path, buffer.getvalue())
+
+
+def read_vipe(path: Path) -> tuple[Tensor, Tensor]:
+    """Poses (N, 4, 4) of a ViPE archive and the frame numbers (N,) of these, increasing; both in float64."""
+    arrays = read_arrays(path)
+    name = next((name for name in NAMES if name in arrays), None)
+    if name is None:
+        raise ValueError(f"{path}: expected an array `data` of poses, found {', '.join(arrays) or 'nothing'}")
+    poses = poses_of_array(path, arrays[name])
+    numbers = arrays.get("inds", np.arange(len(poses)))
+    if numbers.dtype.kind not in "iuf" or not (np.isfinite(numbers) & (numbers == np.round(numbers))).all():
+        raise ValueError(f"{path}: expected `inds` to be whole frame numbers, found {numbers.dtype}")
+    frames, order = torch.as_tensor(numbers.astype(np.float64)).sort()
+    if not len(poses) or frames.shape != (len(poses),) or not (torch.diff(frames) > 0).all():
+        raise ValueError(f"{path}: expected `inds` to be {len(poses)} different frame numbers")
+    return poses[order], frames
 
 
 def _starts_with(path: Path, magic: bytes) -> bool:
