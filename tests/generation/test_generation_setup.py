@@ -9,7 +9,8 @@ from ucpe import desk
 from ucpe.generation import CameraPipeline
 from ucpe.generation.checks import beyond_limits, check_output, read_facts
 from ucpe.generation.defaults import Defaults, Limits
-from ucpe.generation.setup import EvenEuler, Setup, check_lora, make_scheduler, split_lora
+from ucpe.generation.options import Setup
+from ucpe.generation.setup import EvenEuler, check_lora, make_scheduler, resolved, split_lora
 from ucpe.generation.vocabulary import UnknownWords, Vocabulary
 from ucpe.lenses import UCM
 from ucpe.trajectories import Trajectory
@@ -38,10 +39,10 @@ def test_a_scheduler_keeps_the_models_shift_unless_told():
 
 
 def test_what_is_not_said_is_chosen_for_machine_and_model():
-    setup = Setup().resolved(Defaults(scheduler="euler", shift=5.0))
+    setup = resolved(Setup(), Defaults(scheduler="euler", shift=5.0))
     assert (setup.device, setup.scheduler, setup.shift) == (setup.device or "cpu", "euler", 5.0)
     assert setup.dtype == ("fp32" if setup.device == "cpu" else "bf16")
-    assert Setup(scheduler="unipc").resolved(Defaults(scheduler="euler", shift=5.0)).shift is None
+    assert resolved(Setup(scheduler="unipc"), Defaults(scheduler="euler", shift=5.0)).shift is None
     assert Setup.from_dict({"lora": ["a/b:0.5"]}).lora == ("a/b:0.5",)
     with pytest.raises(ValueError, match="unknown colour in the setup"):
         Setup.from_dict({"colour": 3})

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -13,6 +13,7 @@ import tyro
 
 from ucpe.cli.cameras import CameraOptions
 from ucpe.cli.parsing import parse
+from ucpe.generation.options import Sampling, Setup
 
 if TYPE_CHECKING:
     from ucpe.generation.checks import ModelFacts
@@ -23,48 +24,6 @@ PRESETS: dict[str, dict[str, Any]] = {
     "released": {"scheduler": "euler", "shift": 5.0, "guidance": 5.0, "steps": 50},
 }
 """Sampling by name; options given beside a preset replace its own."""
-
-
-@dataclass
-class SamplingOptions:
-    """How the model samples."""
-
-    negative: str | None = None
-    """What not to see."""
-    negative_file: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
-    """Text file with what not to see."""
-    guidance: float | None = None
-    """How strongly to follow the prompt; 1 for step-distilled LoRAs. [default: the model's]"""
-    steps: int | None = None
-    """Denoising steps. [default: the model's]"""
-    seed: int | None = None
-    """Of the noise. [default: 0]"""
-    scheduler: Literal["euler", "unipc", "dpm++"] | None = None
-    """Sampler. [default: the model's]"""
-    shift: float | None = None
-    """Shift of the noise levels. [default: the model's]"""
-    preset: Literal["released"] | None = None
-    """Sampling of the paper's released demo: Euler, shift 5, guidance 5, 50 steps."""
-    lora: tyro.conf.UseAppendAction[tuple[str, ...]] = ()
-    """LoRA file, folder or hub id, with :WEIGHT after it if not 1; may be given several times."""
-
-
-@dataclass
-class MachineOptions:
-    """How the model runs."""
-
-    device: str | None = None
-    """cuda, cuda:1, mps, cpu, ... [default: cuda if there is one, then mps, then cpu]"""
-    dtype: Literal["bf16", "fp16", "fp32"] | None = None
-    """Precision of transformer and text encoder; the autoencoder stays in fp32. [default: bf16, on a CPU fp32]"""
-    offload: Literal["none", "model", "group", "sequential"] | None = None
-    """Keep whole models, groups of layers or single layers in main memory until used: slower. [default: none]"""
-    tiling: bool = False
-    """Decode the video in tiles, in less memory."""
-    attention: str | None = None
-    """Attention backend of diffusers (native, flash, sage, ...). [default: native]"""
-    compile: bool = False
-    """Compile the transformer's blocks; the first step is slow, the others faster."""
 
 
 @dataclass
@@ -90,16 +49,16 @@ class Generate:
     """JSON or YAML list of videos to make (the released demo files work as they are)."""
     again: Path | None = None
     """Make the video of this JSON once more, with all its options except those given here."""
-    height: int | None = None
-    """Rows of pixels. [default: the model's]"""
-    width: int | None = None
-    """Columns of pixels. [default: the model's]"""
     frames: int | None = None
     """Frames of the video; the paths of a list are resampled to it. [default: the model's]"""
     fps: float | None = None
     """Frames a second. [default: the model's]"""
-    sampling: Annotated[SamplingOptions, tyro.conf.arg(name="")] = field(default_factory=SamplingOptions)
-    machine: Annotated[MachineOptions, tyro.conf.arg(name="")] = field(default_factory=MachineOptions)
+    sampling: Annotated[Sampling, tyro.conf.arg(name="")] = field(default_factory=Sampling)
+    negative_file: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
+    """Text file with what not to see."""
+    preset: Literal["released"] | None = None
+    """Sampling of the paper's released demo: Euler, shift 5, guidance 5, 50 steps."""
+    setup: Annotated[Setup, tyro.conf.arg(name="")] = field(default_factory=Setup)
     preview: bool = False
     """Also write a sheet of frames with the commanded horizon drawn over them."""
     check: bool = False
@@ -109,7 +68,7 @@ class Generate:
 
 def main(arguments: Sequence[str]) -> None:
     """Parse the command line, check everything, then load the model and generate."""
-    options = parse(Generate, arguments, "ucpe generate")
+    options = parse(Generate, arguments, "ucpe generate", config=(tyro.conf.UseAppendAction,))
     given = [name for name in ("prompt", "list", "again") if getattr(options, name) is not None]
     if options.prompt is not None and not options.prompt.strip():
         raise ValueError("the prompt is empty: say what to see")
@@ -122,13 +81,14 @@ def main(arguments: Sequence[str]) -> None:
     from ucpe.generation.checks import check_output, check_request, read_facts
     from ucpe.generation.loading import load_quietly
     from ucpe.generation.requests import read_again
+    from ucpe.generation.setup import resolved
 
     load_quietly()
     check_output(options.output, folder=options.list is not None)
     recorded = None if options.again is None else read_again(options.again)
     wanted = asked_for(options, recorded)
     facts = read_facts(wanted["model"], wanted["adapter"])
-    wanted["setup"] = wanted["setup"].resolved(facts.defaults)
+    wanted["setup"] = resolved(wanted["setup"], facts.defaults)
     requests = make_requests(options, wanted, facts, recorded)
     for note in dict.fromkeys(note for request in requests for note in check_request(request, facts)):
         warnings.warn(note, stacklevel=1)
@@ -143,18 +103,14 @@ def main(arguments: Sequence[str]) -> None:
 
 def asked_for(options: Generate, recorded: Request | None) -> dict[str, Any]:
     """Fields of a request that the options decide: given ones, over a preset's, over the recorded ones."""
-    from ucpe.generation.setup import Setup
-
-    sampling, machine = options.sampling, options.machine
-    given = {name: getattr(options, name) for name in ("model", "adapter", "image", "height", "width")}
-    given |= {option.name: getattr(group, option.name) for group in (sampling, machine) for option in fields(group)}
-    preset, file = given.pop("preset"), given.pop("negative_file")
-    if file is not None:
+    given = {name: getattr(options, name) for name in ("model", "adapter", "image")}
+    given |= vars(options.sampling) | vars(options.setup)
+    if options.negative_file is not None:
         if given["negative"] is not None:
             raise ValueError("give --negative or --negative-file, not both")
-        given["negative"] = file.read_text(encoding="utf-8").strip()
-    chosen = {name: value for name, value in given.items() if not (value is None or value is False or value == ())}
-    given = PRESETS.get(preset, {}) | chosen
+        given["negative"] = options.negative_file.read_text(encoding="utf-8").strip()
+    chosen = {name: value for name, value in given.items() if value is not None and value is not False and value != ()}
+    given = PRESETS.get(options.preset or "", {}) | chosen
     for_setup = {name: given.pop(name) for name in Setup.__dataclass_fields__ if name in given}
     if recorded is not None:
         return {

@@ -58,13 +58,7 @@ def read_facts(model: str | Path | None, adapter: str | Path | None) -> ModelFac
 def check_request(request: Request, facts: ModelFacts) -> list[str]:
     """Notes on a video that goes beyond what the model was trained on; ValueError for one that cannot be made."""
     request = request.with_defaults(facts.defaults)
-    for name, value, low, high in (
-        ("steps", request.steps, 1, 10_000),
-        ("seed", request.seed, 0, 2**63 - 1),
-        ("guidance", request.guidance, 0, 1000),
-    ):
-        if value is None or not low <= value <= high:
-            raise ValueError(f"--{name} must be between {low} and {high}, got {value}")
+    request.check_sampling()
     assert request.height is not None and request.width is not None
     for name, size, token in zip(("height", "width"), (request.height, request.width), facts.token or (2, 2)):
         if size < token or size % token:

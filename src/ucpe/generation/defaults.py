@@ -42,7 +42,7 @@ class Defaults:
     """Maximum prompt length in tokens; None leaves it to diffusers."""
     negative: str = ""
     scheduler: str | None = None
-    """See `ucpe.generation.setup.SCHEDULERS`; None keeps the one in the model's folder."""
+    """See `ucpe.generation.options.Setup`; None keeps the one in the model's folder."""
     shift: float | None = None
     """Of the scheduler's noise levels; None keeps the model's own."""
     limits: Limits = Limits()

@@ -7,14 +7,15 @@ import warnings
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args, get_type_hints
 
 import torch
 
 from ucpe.files import file_fingerprint, fingerprint_of, write_json
 from ucpe.generation.defaults import Defaults
 from ucpe.generation.loading import find_adapters, find_model
-from ucpe.generation.setup import Setup, split_lora
+from ucpe.generation.options import Sampling, Setup
+from ucpe.generation.setup import split_lora
 from ucpe.generation.vocabulary import UnknownWords
 from ucpe.lenses.files import lens_from_dict
 from ucpe.reading import inside, open_image, read_json_object, read_yaml
@@ -26,9 +27,8 @@ if TYPE_CHECKING:
     from ucpe.generation.pipeline import CameraPipeline, CameraVideo
 
 KINDS: dict[str, type] = {
-    **dict.fromkeys(("prompt", "camera", "image", "negative"), str),
-    "guidance": float,
-    **dict.fromkeys(("steps", "seed", "height", "width"), int),
+    **dict.fromkeys(("prompt", "camera", "image"), str),
+    **{name: get_args(kind)[0] for name, kind in get_type_hints(Sampling).items()},
 }
 """Fields that an entry of a list may have, and their types."""
 
@@ -39,7 +39,7 @@ WEIGHT_FILES = ("*.safetensors", "*.bin", "*.json")
 
 
 @dataclass(frozen=True)
-class Request:
+class Request(Sampling):
     """Everything that decides a video; None leaves a choice to the model's defaults."""
 
     prompt: str
@@ -47,12 +47,6 @@ class Request:
     model: str | None = None
     adapter: str | None = None
     image: Path | None = None
-    negative: str | None = None
-    guidance: float | None = None
-    steps: int | None = None
-    seed: int = 0
-    height: int | None = None
-    width: int | None = None
     setup: Setup = field(default_factory=Setup)
 
     def with_defaults(self, defaults: Defaults) -> Request:
@@ -62,7 +56,7 @@ class Request:
             for name in ("negative", "guidance", "steps", "height", "width")
             if getattr(self, name) is None
         }
-        return replace(self, **chosen)
+        return replace(self, seed=self.seed or 0, **chosen)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values that `from_dict` turns back into this request; files are named by their full paths."""

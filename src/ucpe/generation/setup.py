@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import warnings
-from dataclasses import dataclass, fields, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args, get_type_hints
 
 import numpy as np
 import torch
@@ -13,6 +13,7 @@ from diffusers import FlowMatchEulerDiscreteScheduler
 from safetensors import SafetensorError, safe_open
 
 from ucpe.adapters.hub import hub_folder
+from ucpe.generation.options import Setup
 
 if TYPE_CHECKING:
     from ucpe.generation.defaults import Defaults
@@ -21,70 +22,35 @@ if TYPE_CHECKING:
 DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32}
 """Precisions by name."""
 
-OFFLOADS = ("none", "model", "group", "sequential")
-"""What waits in main memory while it is not used: nothing, whole models, groups of layers, single layers."""
-
-SCHEDULERS = ("euler", "unipc", "dpm++")
-"""Samplers by name."""
-
 FULL_PRECISION = ("vae", "image_encoder")
 """Parts that diffusers advises to keep in float32 for Wan."""
 
 
-@dataclass(frozen=True)
-class Setup:
-    """How a model runs and samples; None leaves a choice to the machine, or to the model."""
-
-    device: str | None = None
-    dtype: str | None = None
-    """Of transformer, text encoder and adapter, one of `DTYPES`."""
-    offload: str = "none"
-    tiling: bool = False
-    """Let the autoencoder work on tiles, in less memory."""
-    attention: str | None = None
-    """Backend of diffusers' attention dispatcher."""
-    compile: bool = False
-    lora: tuple[str, ...] = ()
-    """Each a file, folder or hub id, with `:WEIGHT` after it."""
-    scheduler: str | None = None
-    shift: float | None = None
-
-    def resolved(self, defaults: Defaults) -> Setup:
-        """This setup on this machine with a model's defaults; ValueError for what is not possible."""
-        device = self.device or best_device()
-        check_device(device)
-        dtype = self.dtype or ("fp32" if device == "cpu" else "bf16")
-        scheduler, shift = self.scheduler or defaults.scheduler, self.shift
-        if shift is None and (self.scheduler is None or self.scheduler == defaults.scheduler):
-            shift = defaults.shift
-        setup = replace(self, device=device, dtype=dtype, scheduler=scheduler, shift=shift, lora=tuple(self.lora))
-        setup._check()
-        return setup
-
-    def _check(self) -> None:
-        for name, value, known in (
-            ("dtype", self.dtype, DTYPES),
-            ("offload", self.offload, OFFLOADS),
-            ("scheduler", self.scheduler, (None, *SCHEDULERS)),
-        ):
-            if value not in known:
-                raise ValueError(f"--{name} must be one of {', '.join(filter(None, known))}, got {value!r}")
-        if self.offload != "none" and self.device == "cpu":
-            raise ValueError(f"--offload {self.offload} moves weights between a GPU and the CPU, and the device is cpu")
-        if self.shift is not None and not (np.isfinite(self.shift) and self.shift > 0):
-            raise ValueError(f"--shift must be a positive number, got {self.shift:g}")
-        for lora in self.lora:
-            check_lora(lora)
-        if self.attention is not None:
-            check_attention(self.attention)
-
-    @classmethod
-    def from_dict(cls, values: dict[str, Any]) -> Setup:
-        """The setup of plain values."""
-        unknown = set(values) - {field.name for field in fields(cls)}
-        if unknown:
-            raise ValueError(f"unknown {', '.join(sorted(unknown))} in the setup")
-        return cls(**{**values, "lora": tuple(values.get("lora", ()))})
+def resolved(setup: Setup, defaults: Defaults) -> Setup:
+    """The setup on this machine with a model's defaults; ValueError for what is not possible."""
+    device = setup.device or best_device()
+    check_device(device)
+    shift = setup.shift
+    if shift is None and setup.scheduler in (None, defaults.scheduler):
+        shift = defaults.shift
+    given: dict[str, Any] = {
+        "dtype": setup.dtype or ("fp32" if device == "cpu" else "bf16"),
+        "offload": setup.offload or "none",
+        "scheduler": setup.scheduler or defaults.scheduler,
+    }
+    for name, kind in get_type_hints(Setup).items():
+        known = [choice for part in get_args(kind) for choice in get_args(part)]
+        if name in given and given[name] not in (None, *known):
+            raise ValueError(f"--{name} must be one of {', '.join(known)}, got {given[name]!r}")
+    if given["offload"] != "none" and device == "cpu":
+        raise ValueError(f"--offload {setup.offload} moves weights between a GPU and the CPU, and the device is cpu")
+    if shift is not None and not (np.isfinite(shift) and shift > 0):
+        raise ValueError(f"--shift must be a positive number, got {shift:g}")
+    for lora in setup.lora:
+        check_lora(lora)
+    if setup.attention is not None:
+        check_attention(setup.attention)
+    return replace(setup, device=device, shift=shift, **given)
 
 
 class EvenEuler(FlowMatchEulerDiscreteScheduler):  # type: ignore[misc]

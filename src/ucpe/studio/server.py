@@ -15,8 +15,9 @@ from fastapi.responses import FileResponse, RedirectResponse
 from nicegui import app, run, ui
 
 from ucpe.generation.loading import load_quietly
+from ucpe.generation.options import Setup
 from ucpe.generation.requests import Request
-from ucpe.generation.setup import Setup, load_pipeline
+from ucpe.generation.setup import load_pipeline, resolved
 from ucpe.lenses import Pinhole
 from ucpe.studio.guard import LOCAL_NAMES, Guard
 from ucpe.studio.jobs import RESULT, Job, Queue, measure_video
@@ -50,15 +51,15 @@ class Studio:
     def load(self) -> Any:
         """The pipeline, on the best device of this machine."""
         load_quietly()
-        return load_pipeline(self.model, self.adapter, Setup().resolved(self.facts.defaults))
+        return load_pipeline(self.model, self.adapter, resolved(Setup(), self.facts.defaults))
 
     def request_of(self, shot: Shot) -> Request:
         """What `ucpe generate` would be asked for."""
         image = self.image_file(shot)
         return Request(
             shot.prompt, shot.camera, self.model, self.adapter, None if image is None else Path(image),
-            shot.negative or None, shot.guidance, shot.steps, shot.seed, shot.video_height, shot.video_width,
-            Setup().resolved(self.facts.defaults),
+            resolved(Setup(), self.facts.defaults), negative=shot.negative or None, guidance=shot.guidance,
+            steps=shot.steps, seed=shot.seed, height=shot.video_height, width=shot.video_width,
         )  # fmt: skip
 
     def submit(self, shot: Shot) -> None:
