@@ -29,7 +29,7 @@ from ucpe.bench.adapter_contestants import (
     contestant_recipe,
     find_contestants,
 )
-from ucpe.bench.adapter_results import LOSS, assemble, markdown
+from ucpe.bench.adapter_results import LOSS, Base, assemble, markdown
 from ucpe.bench.adapters import Benchmark, Folders, run_benchmark
 from ucpe.bench.figures import COLORS
 from ucpe.bench.runs import Record
@@ -120,20 +120,20 @@ def test_a_killed_run_continues_and_ends_the_same(folders, killed, continued):
     assert not list(folders.output.glob("work/*/*/checkpoints"))
     only = replace(TINY, contestants=("ucpe",), modes=("text",))
     whole = run_benchmark(only, replace(folders, output=folders.output.with_name("whole")), workers=1)
-    assert whole["errors"]["text"] == {
+    assert whole.errors["text"] == {
         metric: {name: value if name == "ucpe" else None for name, value in values.items()}
-        for metric, values in results["errors"]["text"].items()
+        for metric, values in results.errors["text"].items()
     }
-    assert whole["errors"]["first-frame"][METRIC]["ucpe"] is None
+    assert whole.errors["first-frame"][METRIC]["ucpe"] is None
 
 
 def test_finished_runs_are_kept_and_only_what_is_new_is_run(folders, continued, monkeypatch):
     monkeypatch.setattr(adapters, "perform", lambda setup, task: pytest.fail(f"{task} was run again"))
     results = run_benchmark(TINY, folders, workers=1, minutes=0)
-    assert results["errors"] == continued[0]["errors"]
+    assert results.errors == continued[0].errors
     two = run_benchmark(replace(TINY, seeds=2), folders, workers=1, minutes=0)
     assert [name for name, facts in two["runs"].items() if facts is None] == ["ucpe/seed-1", "none/seed-1"]
-    assert two["errors"] == results["errors"]
+    assert two.errors == results.errors
     other = run_benchmark(replace(TINY, videos=1), folders, workers=1, minutes=0)
     assert not any(other["runs"].values())
     run_benchmark(TINY, folders, workers=1, minutes=0)
@@ -142,31 +142,31 @@ def test_finished_runs_are_kept_and_only_what_is_new_is_run(folders, continued, 
 def test_results_have_the_layout_of_the_papers_table(folders, continued):
     results, _ = continued
     stored = json.loads((folders.output / "results.json").read_text())
-    assert stored["errors"] == results["errors"]
+    assert stored["errors"] == results.to_json()["errors"]
     assert (stored["clips"], stored["base"]["steps"], stored["base"]["kind"]) == (4, 2, "trained")
     for mode in ("text", "first-frame"):
         for metric in (*generated_videos.METRICS, LOSS):
-            spread = results["errors"][mode][metric]["ucpe"]
-            assert np.isfinite(spread["mean"]) and (spread["deviation"], spread["seeds"]) == (None, 1)
-        assert results["differences"][mode][METRIC]["none"]["verdict"] == "one seed"
-        assert results["differences"][mode][METRIC]["prope"] is None
+            spread = results.errors[mode][metric]["ucpe"]
+            assert np.isfinite(spread.mean) and (spread.deviation, spread.seeds) == (None, 1)
+        assert results.differences[mode][METRIC]["none"].verdict == "one seed"
+        assert results.differences[mode][METRIC]["prope"] is None
     text = (folders.output / "results.md").read_text()
     for row in quoted_rows("1"):
         assert f"| {row.method} (quoted) | {row.parameters} |" in text
     table = text.partition("## Videos with")[0]
     assert table.count("not run") == (len(CONTESTANTS) - 2) * (len(generated_videos.METRICS) + 1)
     assert "*floor*" in table and "*constant guess*" in table
-    assert results["runs"]["ucpe/seed-0"]["parameters"] == 449_856
-    assert results["runs"]["none/seed-0"]["parameters"] == 0
+    assert results.runs["ucpe/seed-0"]["parameters"] == 449_856
+    assert results.runs["none/seed-0"]["parameters"] == 0
     assert shows(pixels(folders.output / "errors.png"), COLORS[0])
     assert filled_cells(pixels(folders.output / "views.png"), 1, 1).item() > 0.3
 
 
 def test_the_base_alone_is_what_an_untrained_adapter_leaves(continued):
     results, _ = continued
-    base = results["base"]["validation"]["high-noise"]
-    assert results["errors"]["text"][LOSS]["none"]["mean"] == pytest.approx(base, rel=0.02)
-    assert results["errors"]["text"][LOSS]["none"]["mean"] != results["errors"]["text"][LOSS]["ucpe"]["mean"]
+    base = results.base.validation["high-noise"]
+    assert results.errors["text"][LOSS]["none"].mean == pytest.approx(base, rel=0.02)
+    assert results.errors["text"][LOSS]["none"].mean != results.errors["text"][LOSS]["ucpe"].mean
 
 
 def test_when_time_is_over_the_base_keeps_its_steps_and_nothing_else_is_run(folders, tmp_path):
@@ -176,9 +176,9 @@ def test_when_time_is_over_the_base_keeps_its_steps_and_nothing_else_is_run(fold
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(adapters.Setup, "goes_on", lambda self: next(calls) < 1)
         results = run_benchmark(longer, setup, workers=1, minutes=60)
-    assert "after 2 of 50 steps" in results["unfinished"]
+    assert "after 2 of 50 steps" in results.unfinished
     assert list(setup.shared.glob("base-50-steps-*/checkpoints/step-0000002.safetensors"))
-    assert not any(results["runs"].values())
+    assert not any(results.runs.values())
     text = (setup.output / "results.md").read_text()
     assert "The base is not trained yet" in text and "0 of 2 runs" in text and "ucpe/seed-0" in text
     assert (setup.output / "errors.png").exists()
@@ -189,8 +189,8 @@ def test_a_given_base_is_used_as_it_is(folders, continued, tmp_path):
     given = replace(folders, output=tmp_path / "out", shared=tmp_path / "shared", base=base)
     only = replace(TINY, contestants=("none",), modes=("text",), base_steps=None)
     results = run_benchmark(only, given, workers=1)
-    assert results["base"] == {"kind": "given", "trained_with_an_adapter": False}
-    assert results["errors"]["text"][METRIC]["none"] == continued[0]["errors"]["text"][METRIC]["none"]
+    assert results.base == Base("given")
+    assert results.errors["text"][METRIC]["none"] == continued[0].errors["text"][METRIC]["none"]
     assert not [*given.shared.glob("base-*")]
 
 
@@ -198,12 +198,12 @@ def test_without_one_the_bundled_base_is_used(folders, tmp_path):
     where = replace(folders, output=tmp_path / "out", shared=tmp_path / "shared")
     only = replace(TINY, contestants=("none",), modes=("text",), base_steps=None)
     results = run_benchmark(only, where, workers=1)
-    assert (results["base"]["kind"], results["base"]["steps"]) == ("bundled", 3000)
+    assert (results.base.kind, results.base.steps) == ("bundled", 3000)
     assert "The base, bundled: 3000 steps without any camera" in (where.output / "results.md").read_text()
-    assert results["runs"]["none/seed-0"] is not None
+    assert results.runs["none/seed-0"] is not None
     assert not [*where.shared.glob("base-*")]
     stopped = run_benchmark(replace(only, videos=1), where, workers=1, minutes=0)
-    assert (stopped["base"], stopped["runs"]) == (results["base"], {"none/seed-0": None})
+    assert (stopped.base, stopped.runs) == (results.base, {"none/seed-0": None})
 
 
 def test_only_a_decoder_of_the_same_latents_is_accepted(tmp_path):
@@ -239,18 +239,17 @@ def test_better_is_only_said_where_the_interval_says_so():
     records |= {f"gta/seed-{seed}": record([1.5 + 0.01 * seed, 2.5, float("nan")], 0.6) for seed in range(3)}
     records |= {f"prope/seed-{seed}": record([1.0 + seed, 2.0 - seed, 3.0], 0.5 + 0.1 * seed) for seed in range(3)}
     benchmark = Benchmark(("ucpe", "gta", "prope"), 3, videos=3)
-    results = assemble(benchmark, "form", records)
-    found = results["differences"]["text"]["PitchErr"]
-    assert (found["gta"]["verdict"], found["gta"]["clips"]) == ("worse", 2)
-    assert found["gta"]["mean"] == pytest.approx(0.505)
-    assert found["prope"]["verdict"] == "undecided"
-    assert results["errors"]["text"]["PitchErr"]["gta"]["videos"] == 2
-    assert results["differences"]["text"][LOSS]["gta"]["verdict"] == "worse"
-    assert results["differences"]["first-frame"][LOSS]["gta"] is None
-    results |= {"constant": {}, "floors": {}}
+    results = assemble(benchmark, records)
+    found = results.differences["text"]["PitchErr"]
+    assert (found["gta"].verdict, found["gta"].clips) == ("worse", 2)
+    assert found["gta"].mean == pytest.approx(0.505)
+    assert found["prope"].verdict == "undecided"
+    assert results.errors["text"]["PitchErr"]["gta"].clips == 2
+    assert results.differences["text"][LOSS]["gta"].verdict == "worse"
+    assert results.differences["first-frame"][LOSS]["gta"] is None
     text = markdown(results)
-    low, high = found["gta"]["low"], found["gta"]["high"]
-    assert f"{found['gta']['mean']:+.2f} [{low:+.2f}, {high:+.2f}] worse" in text
+    gta = found["gta"]
+    assert f"{gta.mean:+.2f} [{gta.low:+.2f}, {gta.high:+.2f}] worse" in text
     assert "| GTA | 0.00M | – |" in text
 
 

@@ -151,36 +151,34 @@ encodings.run_benchmark(benchmark, Path({str(tmp_path / "killed")!r}), workers=1
     assert first.stat().st_mtime_ns == before
     assert seen[-1] == ("runs", 2, 2)
     whole = run_benchmark(one_seed, tmp_path / "whole", tmp_path / "killed/clips", workers=1)
-    assert whole["psnr"] == results["psnr"]
-    assert whole["differences"] == results["differences"]
+    assert whole.psnr == results.psnr
+    assert whole.differences == results.differences
 
 
 def test_results_name_every_setting_and_say_what_was_not_run(tmp_path, tiny_shards):
     results = run_benchmark(TINY, tmp_path, workers=1)
-    assert json.loads((tmp_path / "results.json").read_text()) == json.loads(json.dumps(results))
-    assert set(results["psnr"]) == set(SETTINGS)
-    seen = results["psnr"]["seen"]
+    assert json.loads((tmp_path / "results.json").read_text()) == json.loads(json.dumps(results.to_json()))
+    assert set(results.psnr) == set(SETTINGS)
+    seen = results.psnr["seen"]
     assert seen["mean"]["ucpe"]["mean"] == pytest.approx(
         sum(seen[test]["ucpe"]["mean"] for test in SETTINGS["seen"].tests) / 4
     )
-    assert results["psnr"]["unseen"]["pinhole"] == {"none": None, "ucpe": None}
-    assert results["psnr"]["random-world"]["mean"]["ucpe"]["mean"] == pytest.approx(
-        seen["mean"]["ucpe"]["mean"], abs=1e-3
-    )
-    assert results["differences"]["seen"]["mean"]["none"]["verdict"] in ("better", "worse", "undecided")
+    assert results.psnr["unseen"]["pinhole"] == {"none": None, "ucpe": None}
+    assert results.psnr["random-world"]["mean"]["ucpe"].mean == pytest.approx(seen["mean"]["ucpe"]["mean"], abs=1e-3)
+    assert results.differences["seen"]["mean"]["none"].verdict in ("better", "worse", "undecided")
     text = (tmp_path / "results.md").read_text()
     assert text.count("not run") == 2 * 5 + 1
     assert shows(pixels(tmp_path / "psnr.png"), COLORS[0]) and shows(pixels(tmp_path / "curves.png"), COLORS[0])
     for name in ("views", "errors"):
         assert filled_cells(pixels(tmp_path / f"{name}.png"), 1, 1).item() > 0.2
-    assert results["cost"]["ucpe"]["ratio"] == 1
-    assert results["cost"]["none"]["step_milliseconds"] > 0
-    assert len(results["curves"]["none"]) == 2
+    assert results.cost["ucpe"].ratio == 1
+    assert results.cost["none"].step_milliseconds > 0
+    assert len(results.curves["none"]) == 2
 
 
 def test_without_time_everything_is_shown_as_not_run(tmp_path, tiny_shards):
     results = run_benchmark(TINY, tmp_path, workers=1, minutes=0)
-    assert all(facts is None for facts in results["runs"].values())
+    assert all(facts is None for facts in results.runs.values())
     text = (tmp_path / "results.md").read_text()
     assert "0 of 4 trainings" in text
     assert "ucpe/all-seed-1" in text
@@ -190,9 +188,9 @@ def test_without_time_everything_is_shown_as_not_run(tmp_path, tiny_shards):
 def test_a_users_class_takes_part_by_its_import_path(tmp_path, tiny_shards, my_module):
     mine = replace(TINY, contestants=("ucpe", "my_module:MyEncoding"), seeds=1)
     results = run_benchmark(mine, tmp_path / "out", workers=1)
-    assert results["contestants"]["my_module:MyEncoding"] == "MyEncoding"
-    assert results["psnr"]["mixed"]["mean"]["my_module:MyEncoding"]["mean"] > 0
-    assert results["differences"]["seen"]["mean"]["my_module:MyEncoding"]["verdict"] == "one seed"
+    assert results.contestants["my_module:MyEncoding"] == "MyEncoding"
+    assert results.psnr["mixed"]["mean"]["my_module:MyEncoding"].mean > 0
+    assert results.differences["seen"]["mean"]["my_module:MyEncoding"].verdict == "one seed"
     (tmp_path / "my_module.py").write_text(MY_ENCODING + "\n# changed\n")
     runs = encodings.plan(mine, [encodings.find_contestant(name) for name in mine.contestants])
     done = [RunFolder(tmp_path / "out/runs").load(run) is not None for run in runs]
@@ -206,7 +204,7 @@ def test_a_users_class_takes_part_by_its_import_path(tmp_path, tiny_shards, my_m
         ("my_module:Stranger", "subclass"),
         ("my_module:Nobody", "cannot import"),
         ("no_such_module:MyEncoding", "cannot import"),
-        ("ucpee", "no encoding 'ucpee'"),
+        ("ucpee", "no contestant 'ucpee'"),
     ],
 )
 def test_what_cannot_take_part_is_refused_before_rendering(name, message, tmp_path, my_module):

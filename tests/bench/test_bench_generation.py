@@ -12,7 +12,7 @@ from ucpe.bench.generation import Benchmark, run_benchmark
 from ucpe.bench.generation_results import assemble, markdown
 from ucpe.bench.pair_clips import KEPT, PrincipalLatents, load_pairs
 from ucpe.bench.pair_model import CONTESTANTS, PairModel, find_contestant
-from ucpe.bench.runs import Record
+from ucpe.bench.runs import Machine, Record
 from ucpe.desk import clips as desk_clips
 
 SMALL = Benchmark(("ucpe", "none"), seeds=1, steps=4, clips=8, cameras=4, checks=2)
@@ -88,8 +88,8 @@ def test_a_camera_changes_what_a_trained_model_makes(clips):
 def test_the_benchmark_runs_whole_resumes_and_says_what_was_not_run(clips, tmp_path, monkeypatch):
     monkeypatch.setattr(generation, "missing_shards", lambda *_: [])
     results = run_benchmark(SMALL, tmp_path, clips, workers=1)
-    assert all(facts is not None for facts in results["runs"].values())
-    assert results["floors"]["true"]["yaw"] < results["still"]["yaw"]
+    assert all(facts is not None for facts in results.runs.values())
+    assert results.floors["true"]["yaw"] < results.still["yaw"]
     assert set(json.loads((tmp_path / "results.json").read_text())["final"]["text"]) == {"ucpe", "none"}
     assert (tmp_path / "curves.png").read_bytes()[1:4] == b"PNG" and (tmp_path / "views.png").exists()
 
@@ -97,7 +97,7 @@ def test_the_benchmark_runs_whole_resumes_and_says_what_was_not_run(clips, tmp_p
         raise AssertionError("what is done is not repeated")
 
     monkeypatch.setattr(generation, "perform", unexpected)
-    assert run_benchmark(SMALL, tmp_path, clips, workers=1)["final"] == results["final"]
+    assert run_benchmark(SMALL, tmp_path, clips, workers=1).final == results.final
     more = run_benchmark(Benchmark(("ucpe", "gta"), 1, 4, 8, 4, 2), tmp_path, clips, workers=1, minutes=0)
     assert "## Not run\n\ngta-seed-0" in markdown(more)
 
@@ -116,12 +116,12 @@ def test_errors_are_those_of_the_commands():
         "ucpe-seed-0": SimpleNamespace(contestant="ucpe", seed=0),
     }
     records = {"truth": Record(truth, facts), "ucpe-seed-0": Record(made, facts)}
-    benchmark = {"steps": 4, "checks": 2, "clips": 8, "cameras": 2}
-    results = assemble(benchmark, {"ucpe": "UCPE"}, tasks, records)
-    assert results["still"] == {"yaw": 30.0, "travel": pytest.approx(0.55)}
-    assert [value["mean"] for value in results["curves"]["yaw"]["ucpe"]] == [0.0, 15.0]
-    assert results["final"]["text"]["ucpe"]["travel"]["mean"] == pytest.approx(1.1)
-    assert results["obedience"]["text"]["ucpe"] == {
+    benchmark = Benchmark(("ucpe",), steps=4, checks=2, clips=8, cameras=2)
+    results = assemble(benchmark, {"ucpe": "UCPE"}, tasks, records, Machine(1))
+    assert results.still == {"yaw": 30.0, "travel": pytest.approx(0.55)}
+    assert [value.mean for value in results.curves["yaw"]["ucpe"]] == [0.0, 15.0]
+    assert results.final["text"]["ucpe"]["travel"].mean == pytest.approx(1.1)
+    assert results.obedience["text"]["ucpe"] == {
         "turn_correlation": pytest.approx(1.0),
         "turn_sign": 1.0,
         "travel_direction": 0.0,

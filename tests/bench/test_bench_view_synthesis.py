@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from ucpe.bench import view_synthesis_data as data
-from ucpe.bench.camera_encodings import CONTESTANTS, ModelShape, anchored, find_contestant
+from ucpe.bench.camera_encodings import CONTESTANTS, ModelShape, anchored, find_contestant, make_encoding
 from ucpe.bench.view_synthesis_model import (
     Training,
     ViewSynthesisModel,
@@ -122,7 +122,7 @@ def test_patches_are_cut_and_put_back():
 
 def test_pixel_rays_are_cut_like_pixels():
     clips, shape = clips_of(2), ModelShape()
-    rays = find_contestant("plucker-pixel").build(shape).features(clips.lens, clips.c2w)
+    rays = make_encoding("plucker-pixel", shape).features(clips.lens, clips.c2w)
     from ucpe.encodings import plucker_rays
 
     whole = plucker_rays(clips.lens, clips.c2w, 48, 48)

@@ -136,7 +136,7 @@ def test_the_commands_name_the_shot():
     import tyro
 
     options = tyro.cli(Generate, args=generate[2:])
-    assert options.prompt == "it's a house" and options.height == 64 and options.frames == 17
+    assert options.prompt == "it's a house" and options.sampling.height == 64 and options.frames == 17
     compile(python_lines(shot, Path("p.json"), "world:3", "i.png", "m", "a"), "shot.py", "exec")
 
 

@@ -52,6 +52,11 @@ class Contestant:
             return None
         return RELATIVE_REFERENCE if self.group == RELATIVE and self.name != RELATIVE_REFERENCE else REFERENCE
 
+    @property
+    def unique_title(self) -> str:
+        """Title, with what tells it from the same method in another group."""
+        return f"{self.title}, relative" if self.name.endswith("-relative") else self.title
+
     def quotation(self) -> QuotedRow | None:
         """The paper's own row."""
         rows = [row for row in quoted_rows("1") if (row.group, row.method) == (self.group, self.quoted)]

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import os
-import platform
 import shutil
 import sys
 import time
@@ -31,10 +30,9 @@ from ucpe.bench.adapter_contestants import (
     contestant_recipe,
     find_contestants,
 )
-from ucpe.bench.adapter_results import assemble, draw, markdown
-from ucpe.bench.encodings import processor
+from ucpe.bench.adapter_results import FORMAT, Base, Results, assemble, draw, markdown
 from ucpe.bench.generated_videos import MODES, PROTOCOL, video_path
-from ucpe.bench.runs import Budget, Record, RunFolder, render_all, run_all
+from ucpe.bench.runs import Budget, Machine, Record, RunFolder, check_sizes, render_all, run_all
 from ucpe.desk import FRAMES, HEIGHT, WIDTH
 from ucpe.desk.clips import CLIPS_PER_SHARD, VALIDATION_SEED, render_shard, shard_paths
 from ucpe.files import file_fingerprint, fingerprint_of, write_file, write_json
@@ -51,9 +49,6 @@ from ucpe.training.runs import run
 from ucpe.training.validation import validate
 from ucpe.video import read_video
 from ucpe.work import Item, Progress, folder_lock, progress_bar
-
-FORMAT = "ucpe-bench-adapters-1"
-"""Name and version of records and results; a change of anything that changes a number changes it."""
 
 PICTURES = 16
 """Videos of which the last frame is kept for the picture."""
@@ -214,7 +209,7 @@ def run_benchmark(
     minutes: float | None = None,
     progress: Progress | None = None,
     engine: str = "local",
-) -> dict[str, Any]:
+) -> Results:
     """Run what is missing, write results.json, results.md and pictures to the output, and return the results.
 
     When the minutes are over everything stops, with its state kept; the same call again continues.
@@ -237,15 +232,19 @@ def run_benchmark(
     for run_ in runs:
         if (record := RunFolder(folders.output / "runs").load(run_)) is not None:
             records[run_.id] = record
-    results = assemble(benchmark, FORMAT, records)
-    results["unfinished"] = unfinished
-    results["base"] = _about_base(benchmark, folders, setup)
-    results["constant"], results["families"] = _about_cameras(benchmark, folders)
-    results["floors"] = generated_videos.floors()
-    results["clips"] = len(DeskClipFiles(folders.training_clips)) if _has_clips(folders.training_clips) else 0
-    results["machine"] = {"processor": processor(), "cores": os.cpu_count(), "workers": workers}
-    results["versions"] = {"python": platform.python_version(), "torch": torch.__version__}
-    write_file(folders.output / "results.json", json.dumps(results, indent=1) + "\n")
+    constant, families = _about_cameras(benchmark, folders)
+    results = assemble(
+        benchmark,
+        records,
+        base=_about_base(benchmark, folders, setup),
+        constant=constant,
+        families=families,
+        floors=generated_videos.floors(),
+        clips=_count(folders.training_clips),
+        machine=Machine(workers),
+        unfinished=unfinished,
+    )
+    write_file(folders.output / "results.json", json.dumps(results.to_json(), indent=1) + "\n")
     write_file(folders.output / "results.md", markdown(results))
     draw(results, records, _truth(benchmark, folders), folders.output)
     return results
@@ -253,9 +252,8 @@ def run_benchmark(
 
 def check(benchmark: Benchmark, folders: Folders) -> None:
     """ValueError or OSError for what cannot run, before anything is rendered."""
-    for name in ("seeds", "steps", "base_steps", "videos"):
-        if (value := getattr(benchmark, name)) is not None and value < 1:
-            raise ValueError(f"{name} must be at least 1, got {value}")
+    check_sizes(benchmark, "seeds", "steps", "base_steps", "videos")
+    check_sizes(folders, "shards")
     unknown = [mode for mode in benchmark.modes if mode not in MODES]
     if unknown or not benchmark.modes:
         raise ValueError(f"no mode '{''.join(unknown[:1])}'; there are {', '.join(MODES)}")
@@ -267,8 +265,6 @@ def check(benchmark: Benchmark, folders: Folders) -> None:
         raise ValueError(f"{folders.data} holds no desk clips; name how many shards to render there with --shards")
     if folders.held_out is not None and (there := _count(folders.held_out)) < benchmark.videos:
         raise ValueError(f"{folders.held_out} holds {there} desk clips, too few for {benchmark.videos} videos")
-    if folders.shards is not None and folders.shards < 1:
-        raise ValueError(f"shards must be at least 1, got {folders.shards}")
     if folders.base is not None and benchmark.base_steps is not None:
         raise ValueError("a base is given or trained: name --base or --base-steps, not both")
     if folders.autoencoder is not None and benchmark.base_steps is None:
@@ -410,15 +406,15 @@ def _leave_untrained(recipe: Recipe, folders: Folders, folder: Path) -> None:
     numbers = validate(recipe, accelerator.prepare(denoiser), denoiser.adapter, clips, accelerator, expand)
     assert denoiser.adapter is not None
     denoiser.adapter.save_pretrained(folder / ADAPTER)
-    _write_done(folder, {"steps": 0, "learning_rate": 0.0, "validation": _validation(numbers)})
+    write_json(folder / DONE, {"steps": 0, "learning_rate": 0.0, "validation": _validation(numbers)})
 
 
 def _finish_training(folder: Path) -> None:
     """Note the last numbers of a training, and drop its checkpoints."""
     curve = read_curve(folder / CURVE_FILE)
     recipe = json.loads((folder / "recipe.json").read_text())
-    _write_done(
-        folder,
+    write_json(
+        folder / DONE,
         {
             "steps": len(curve),
             "learning_rate": recipe["learning_rate"],
@@ -434,10 +430,6 @@ def _validation(numbers: dict[str, float]) -> dict[str, float]:
     return {
         name.removeprefix("validation/"): value for name, value in numbers.items() if name.startswith("validation/")
     }
-
-
-def _write_done(folder: Path, facts: dict[str, Any]) -> None:
-    write_json(folder / DONE, facts)
 
 
 def _deciding(recipe: Recipe) -> dict[str, Any]:
@@ -459,14 +451,14 @@ def _count_parameters(adapter: Path) -> int:
     return total
 
 
-def _about_base(benchmark: Benchmark, folders: Folders, setup: Setup | None) -> dict[str, Any]:
+def _about_base(benchmark: Benchmark, folders: Folders, setup: Setup | None) -> Base:
     if folders.base is not None:
-        return {"kind": "given", "trained_with_an_adapter": (folders.base / ADAPTER_FOLDER).is_dir()}
+        return Base("given", trained_with_an_adapter=(folders.base / ADAPTER_FOLDER).is_dir())
     if benchmark.base_steps is None:
-        return {"kind": "bundled", **json.loads((desk.BASE_WEIGHTS / DONE).read_text())}
+        return Base("bundled", **json.loads((desk.BASE_WEIGHTS / DONE).read_text()))
     if setup is None:
-        return {"kind": "none yet"}
-    return {"kind": "trained", **json.loads((setup.base.parent / DONE).read_text())}
+        return Base("none yet")
+    return Base("trained", **json.loads((setup.base.parent / DONE).read_text()))
 
 
 def _about_cameras(benchmark: Benchmark, folders: Folders) -> tuple[dict[str, float], list[str]]:

@@ -5,17 +5,14 @@ A contestant is a subclass of `CameraEncoding`; yours takes part by `--encoding 
 
 from __future__ import annotations
 
-import importlib
-import inspect
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
 
+from ucpe.bench.contestants import Contestant, find, maker_of
 from ucpe.encodings import (
     AddedRays,
     Operator,
@@ -30,7 +27,6 @@ from ucpe.encodings import (
 )
 from ucpe.encodings.frames import Frame, anchored_poses
 from ucpe.encodings.operators import Encoding
-from ucpe.files import file_fingerprint
 from ucpe.lenses import UCM, Lens, Pinhole
 
 Anchor = Literal["gravity", "camera"]
@@ -418,25 +414,15 @@ CONTESTANTS: dict[str, tuple[str, Callable[[ModelShape], CameraEncoding]]] = {
 """Title in tables and class of every contestant by name."""
 
 
-@dataclass(frozen=True)
-class Contestant:
-    """An entry of the benchmark by name; `version` changes when the source of a user's class does."""
-
-    name: str
-    title: str
-    version: str = ""
-
-    def build(self, shape: ModelShape) -> CameraEncoding:
-        """A fresh encoding for a model of this shape."""
-        return _class_of(self.name)(shape)
-
-
 def find_contestant(name: str) -> Contestant:
     """A contestant by its name, or a user's class by its import path `module:Class`."""
-    if name in CONTESTANTS:
-        return Contestant(name, CONTESTANTS[name][0])
-    found = _class_of(name)
-    return Contestant(name, found.__name__, file_fingerprint(inspect.getfile(found)))
+    return find(name, CONTESTANTS, CameraEncoding)
+
+
+def make_encoding(name: str, shape: ModelShape) -> CameraEncoding:
+    """A fresh encoding for a model of this shape."""
+    encoding: CameraEncoding = maker_of(name, CONTESTANTS, CameraEncoding)(shape)
+    return encoding
 
 
 def anchored(c2w: Tensor, anchor: Anchor) -> Tensor:
@@ -444,22 +430,3 @@ def anchored(c2w: Tensor, anchor: Anchor) -> Tensor:
     if anchor not in ("gravity", "camera"):
         raise ValueError(f"anchor must be 'gravity' or 'camera', got {anchor!r}")
     return anchored_poses(c2w, upright=anchor == "gravity")
-
-
-def _class_of(name: str) -> Callable[[ModelShape], CameraEncoding]:
-    if name in CONTESTANTS:
-        return CONTESTANTS[name][1]
-    module, separator, attribute = name.partition(":")
-    if not separator:
-        raise ValueError(
-            f"no encoding '{name}'; there are {', '.join(CONTESTANTS)}, or a class of yours as my_module:MyEncoding"
-        )
-    if str(Path.cwd()) not in sys.path:
-        sys.path.insert(0, str(Path.cwd()))
-    try:
-        found = getattr(importlib.import_module(module), attribute)
-    except (ImportError, AttributeError) as error:
-        raise ValueError(f"cannot import the encoding {name}: {error}") from None
-    if not (isinstance(found, type) and issubclass(found, CameraEncoding)):
-        raise ValueError(f"{name} must be a subclass of ucpe.bench.camera_encodings.CameraEncoding")
-    return found

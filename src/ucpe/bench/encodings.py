@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import os
-import platform
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -19,11 +18,12 @@ import numpy as np
 import torch
 
 from ucpe.bench import view_synthesis_data as data
-from ucpe.bench.camera_encodings import CONTESTANTS, Contestant, ModelShape, find_contestant
+from ucpe.bench.camera_encodings import CONTESTANTS, ModelShape, find_contestant
+from ucpe.bench.contestants import Contestant
 from ucpe.bench.figures import coloured, curve_plot, dot_plot, image_grid
-from ucpe.bench.runs import Budget, Record, RunFolder, render_all, run_all
-from ucpe.bench.statistics import Difference, Spread, paired_difference, spread
-from ucpe.bench.tables import NOT_RUN, markdown_table, shown_difference, shown_spread
+from ucpe.bench.runs import Budget, Machine, Record, RunFolder, check_sizes, render_all, run_all
+from ucpe.bench.statistics import Difference, Spread, difference_of, spread_of
+from ucpe.bench.tables import NOT_RUN, markdown_table, not_run, shown_difference, shown_spread
 from ucpe.bench.view_synthesis_model import (
     GIVEN,
     Training,
@@ -113,6 +113,39 @@ class Task:
     seed: int
 
 
+@dataclass(frozen=True)
+class Cost:
+    """What a contestant costs."""
+
+    parameters: int
+    """Of the whole model."""
+    step_milliseconds: float
+    """Processor time of a training step, cameras included."""
+    ratio: float | None
+    """The same relative to the reference's."""
+
+
+@dataclass(frozen=True)
+class Results:
+    """PSNR in dB and differences to the reference by setting, test set and contestant; None where nothing was run."""
+
+    benchmark: Benchmark
+    contestants: dict[str, str]
+    """Titles by name."""
+    psnr: dict[str, dict[str, dict[str, Spread | None]]]
+    differences: dict[str, dict[str, dict[str, Difference | None]]]
+    cost: dict[str, Cost | None]
+    curves: dict[str, list[float] | None]
+    """PSNR of the training loss over equal parts of the steps."""
+    runs: dict[str, dict[str, Any] | None]
+    machine: Machine
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values, with the sizes and settings that are the same for every run."""
+        settings = {name: asdict(setting) for name, setting in SETTINGS.items()}
+        return {"format": FORMAT, **asdict(self), "shape": asdict(ModelShape()), "settings": settings}
+
+
 def run_benchmark(
     benchmark: Benchmark,
     output: Path,
@@ -121,7 +154,7 @@ def run_benchmark(
     minutes: float | None = None,
     progress: Progress | None = None,
     engine: str = "local",
-) -> dict[str, Any]:
+) -> Results:
     """Run what is missing, write results.json, results.md and pictures to `output`, and return the results.
 
     `clips` is where rendered clips are kept, `output`/clips unless told. The same call again continues.
@@ -137,10 +170,8 @@ def run_benchmark(
         complete = render(benchmark, {run.task.training for run in missing}, clips, workers, budget, progress, engine)
         ready = runs if complete else [run for run in runs if folder.load(run) is not None]
         records = run_all(ready, partial(perform, benchmark, clips), folder, workers, budget, progress, engine)
-    results = assemble(benchmark, contestants, runs, records)
-    results["machine"] = {"processor": processor(), "cores": os.cpu_count(), "workers": workers}
-    results["versions"] = {"python": platform.python_version(), "torch": torch.__version__}
-    write_file(output / "results.json", json.dumps(results, indent=1) + "\n")
+    results = assemble(benchmark, contestants, runs, records, Machine(workers))
+    write_file(output / "results.json", json.dumps(results.to_json(), indent=1) + "\n")
     write_file(output / "results.md", markdown(results))
     draw(results, records, runs, clips, output)
     return results
@@ -218,59 +249,58 @@ def perform(benchmark: Benchmark, clips: Path, task: Task) -> Record:
 
 
 def assemble(
-    benchmark: Benchmark, contestants: Sequence[Contestant], runs: Sequence[Item], records: dict[str, Record]
-) -> dict[str, Any]:
-    """Results as plain data: PSNR and differences to the reference by setting, test set and contestant, or None."""
+    benchmark: Benchmark,
+    contestants: Sequence[Contestant],
+    runs: Sequence[Item],
+    records: dict[str, Record],
+    machine: Machine,
+) -> Results:
+    """The results of the runs that have a record."""
     names = [contestant.name for contestant in contestants]
-    psnrs: dict[str, Any] = {}
-    differences: dict[str, Any] = {}
+    psnrs: dict[str, dict[str, dict[str, Spread | None]]] = {}
+    differences: dict[str, dict[str, dict[str, Difference | None]]] = {}
     for setting_name, setting in SETTINGS.items():
         values = {name: _values(runs, records, name, setting_name) for name in names}
         psnrs[setting_name], differences[setting_name] = {}, {}
         for test in (*setting.tests, "mean"):
             found = {name: {seed: value[test] for seed, value in values[name].items()} for name in names}
-            psnrs[setting_name][test] = {name: _plain(_spread(found[name])) for name in names}
+            psnrs[setting_name][test] = {name: spread_of(found[name]) for name in names}
             differences[setting_name][test] = {
-                name: _plain(_difference(found[name], found[REFERENCE]))
+                name: difference_of(found[name], found[REFERENCE])
                 for name in names
                 if name != REFERENCE and REFERENCE in found
             }
-    return {
-        "format": FORMAT,
-        "benchmark": asdict(benchmark),
-        "shape": asdict(ModelShape()),
-        "contestants": {contestant.name: contestant.title for contestant in contestants},
-        "settings": {name: asdict(setting) for name, setting in SETTINGS.items()},
-        "psnr": psnrs,
-        "differences": differences,
-        "cost": {name: _cost(runs, records, name) for name in names},
-        "curves": {name: _curve(runs, records, name) for name in names},
-        "runs": {run.id: records[run.id].facts if run.id in records else None for run in runs},
-    }
+    return Results(
+        benchmark,
+        {contestant.name: contestant.title for contestant in contestants},
+        psnrs,
+        differences,
+        cost={name: _cost(runs, records, name) for name in names},
+        curves={name: _curve(runs, records, name) for name in names},
+        runs={run.id: records[run.id].facts if run.id in records else None for run in runs},
+        machine=machine,
+    )
 
 
-def markdown(results: dict[str, Any]) -> str:
+def markdown(results: Results) -> str:
     """The results as Markdown tables."""
-    titles, benchmark = results["contestants"], results["benchmark"]
-    training, machine = benchmark["training"], results.get("machine", {})
-    finished = {name: facts for name, facts in results["runs"].items() if facts is not None}
-    absent = [name for name, facts in results["runs"].items() if facts is None]
-    hours = sum(facts["processor_seconds"] for facts in finished.values()) / 3600
-    families = list(FAMILIES)
+    titles, benchmark, training = results.contestants, results.benchmark, results.benchmark.training
+    finished = [facts for facts in results.runs.values() if facts is not None]
+    hours = sum(facts["processor_seconds"] for facts in finished) / 3600
     lines = [
         "# Novel view synthesis by camera encoding",
         "",
-        f"{training['steps']} steps of batch {training['batch']} on {training['clips']} clips, {benchmark['seeds']} "
-        f"seeds, {benchmark['test_clips']} test clips per lens; {len(finished)} of {len(results['runs'])} trainings "
-        f"done, {hours:.2f} hours of processor time on {machine.get('processor', 'an unnamed machine')}.",
+        f"{training.steps} steps of batch {training.batch} on {training.clips} clips, {benchmark.seeds} seeds, "
+        f"{benchmark.test_clips} test clips per lens; {len(finished)} of {len(results.runs)} trainings done, "
+        f"{hours:.2f} hours of processor time on {results.machine.processor}.",
         "PSNR in dB over pixels that see something, mean ± standard deviation between seeds.",
         "",
     ]
     for name, text in (("seen", "All lenses seen in training"), ("unseen", "Only pinhole and wide seen in training")):
-        lines += [f"## {text}", "", _psnr_table(results, [(name, test) for test in (*families, "mean")], titles)]
+        lines += [f"## {text}", "", _psnr_table(results, [(name, test) for test in (*FAMILIES, "mean")])]
     others = [(name, "mean") for name in SETTINGS if name != "unseen"]
     heads = [SETTINGS[name].title for name, _ in others]
-    lines += ["## Other settings, trained on all lenses", "", _psnr_table(results, others, titles, heads)]
+    lines += ["## Other settings, trained on all lenses", "", _psnr_table(results, others, heads)]
     lines += [
         f"## Difference to {titles.get(REFERENCE, REFERENCE)}",
         "",
@@ -279,8 +309,7 @@ def markdown(results: dict[str, Any]) -> str:
         "",
     ]
     rows = [
-        [title]
-        + [shown_difference(_difference_from(results["differences"][name]["mean"].get(key))) for name in SETTINGS]
+        [title] + [shown_difference(results.differences[name]["mean"].get(key)) for name in SETTINGS]
         for key, title in titles.items()
         if key != REFERENCE
     ]
@@ -291,35 +320,28 @@ def markdown(results: dict[str, Any]) -> str:
         "Parameters of the whole model; processor time of a training step, cameras included; PSNR of the training loss "
         "over the part of the steps that ends there, nearly every clip being new.",
         "",
-        _cost_table(results, titles),
+        _cost_table(results),
     ]
-    if absent:
-        lines += ["## Not run", "", ", ".join(absent), ""]
-    return "\n".join(lines)
+    return "\n".join(lines + not_run(results.runs))
 
 
-def draw(
-    results: dict[str, Any], records: dict[str, Record], runs: Sequence[Item], clips: Path, output: Path
-) -> list[Path]:
+def draw(results: Results, records: dict[str, Record], runs: Sequence[Item], clips: Path, output: Path) -> list[Path]:
     """Write psnr.png, curves.png, errors.png and views.png; views come from each contestant's first seed."""
-    titles = results["contestants"]
+    titles = results.contestants
     panels = {
-        text: {
-            title: {test: _spread_from(results["psnr"][name][test][key]) for test in FAMILIES}
-            for key, title in titles.items()
-        }
+        text: {title: {test: results.psnr[name][test][key] for test in FAMILIES} for key, title in titles.items()}
         for name, text in (("seen", "all lenses seen"), ("unseen", "only pinhole and wide seen"))
     }
     paths = [dot_plot(output / "psnr.png", panels, "PSNR of the predicted view (dB)")]
-    curves = {titles[name]: curve for name, curve in results["curves"].items() if curve is not None}
+    curves = {titles[name]: curve for name, curve in results.curves.items() if curve is not None}
     if curves:
-        steps = results["benchmark"]["training"]["steps"]
+        steps = results.benchmark.training.steps
         paths.append(curve_plot(output / "curves.png", curves, steps, "PSNR of the training loss (dB)"))
     maps = {titles[name]: _error_maps(runs, records, name) for name in titles}
     if any(any(image is not None for image in row) for row in maps.values()):
         paths.append(image_grid(output / "errors.png", _ERROR_COLUMNS, maps))
     try:
-        count = min(PICTURES, results["benchmark"]["test_clips"])
+        count = min(PICTURES, results.benchmark.test_clips)
         shown = {test: _load(test, count, clips) for test in (*FAMILIES, "mixed")}
     except OSError:
         return paths
@@ -336,21 +358,10 @@ def draw(
     return paths
 
 
-def processor() -> str:
-    """Name of the processor."""
-    try:
-        with open("/proc/cpuinfo", encoding="utf-8") as file:
-            return next(line.partition(":")[2].strip() for line in file if line.startswith("model name"))
-    except (OSError, StopIteration):
-        return platform.processor() or platform.machine()
-
-
 def _checked(benchmark: Benchmark) -> list[Contestant]:
     """The contestants; ValueError for what cannot run, before anything is rendered."""
-    settings = benchmark.training
-    for name, value in (("seeds", benchmark.seeds), ("steps", settings.steps), ("clips", settings.clips)):
-        if value < 1:
-            raise ValueError(f"{name} must be at least 1, got {value}")
+    check_sizes(benchmark, "seeds")
+    check_sizes(benchmark.training, "steps", "clips")
     unknown = [name for name in benchmark.trainings if name not in data.TRAINING_PARTS]
     if unknown:
         raise ValueError(f"no training set '{unknown[0]}'; there are {', '.join(data.TRAINING_PARTS)}")
@@ -404,32 +415,21 @@ def _values(
     return result
 
 
-def _spread(values: dict[int, np.ndarray]) -> Spread | None:
-    return spread(np.stack(list(values.values()))) if values else None
-
-
-def _difference(values: dict[int, np.ndarray], reference: dict[int, np.ndarray]) -> Difference | None:
-    seeds = sorted(values.keys() & reference.keys())
-    if not seeds:
-        return None
-    return paired_difference(np.stack([values[s] for s in seeds]), np.stack([reference[s] for s in seeds]))
-
-
 def _mine(runs: Sequence[Item], records: dict[str, Record], contestant: str, training: str) -> list[Record]:
     """Records of a contestant on a set of training clips, by seed."""
     chosen = (run for run in runs if (run.task.contestant.name, run.task.training) == (contestant, training))
     return [records[run.id] for run in chosen if run.id in records]
 
 
-def _cost(runs: Sequence[Item], records: dict[str, Record], contestant: str) -> dict[str, Any] | None:
-    """Parameters and milliseconds of a step, and these relative to the reference's on the same clips."""
+def _cost(runs: Sequence[Item], records: dict[str, Record], contestant: str) -> Cost | None:
+    """The cost of a contestant, its time relative to the reference's on the same clips."""
     mine = [record for training in data.TRAINING_PARTS for record in _mine(runs, records, contestant, training)]
     theirs = [record for training in data.TRAINING_PARTS for record in _mine(runs, records, REFERENCE, training)]
     if not mine:
         return None
     step, reference = (np.median([r.facts["step_milliseconds"] for r in found] or [np.nan]) for found in (mine, theirs))
     ratio = None if np.isnan(reference) else float(step / reference)
-    return {"parameters": mine[0].facts["parameters"], "step_milliseconds": float(step), "ratio": ratio}
+    return Cost(mine[0].facts["parameters"], float(step), ratio)
 
 
 def _curve(runs: Sequence[Item], records: dict[str, Record], contestant: str) -> list[float] | None:
@@ -464,44 +464,25 @@ _ERROR_COLUMNS = [
 ]
 
 
-def _cost_table(results: dict[str, Any], titles: dict[str, str]) -> str:
+def _cost_table(results: Results) -> str:
     rows = []
-    for name, title in titles.items():
-        cost, curve = results["cost"][name], results["curves"][name]
+    for name, title in results.contestants.items():
+        cost, curve = results.cost[name], results.curves[name]
         if cost is None:
             rows.append([title, *[NOT_RUN] * 7])
             continue
-        ratio = NOT_RUN if cost["ratio"] is None else f"{cost['ratio']:.2f}"
+        ratio = NOT_RUN if cost.ratio is None else f"{cost.ratio:.2f}"
         marks = [len(curve) // 8, len(curve) // 4, len(curve) // 2, len(curve)] if curve else []
         pace = [f"{curve[max(mark, 1) - 1]:.2f}" for mark in marks] if curve else [NOT_RUN] * 4
-        rows.append([title, f"{cost['parameters']:,}", f"{cost['step_milliseconds']:.0f}", ratio, *pace])
+        rows.append([title, f"{cost.parameters:,}", f"{cost.step_milliseconds:.0f}", ratio, *pace])
     heads = ["parameters", "ms per step", "× UCPE", "dB at 1/8", "1/4", "1/2", "the end"]
     return markdown_table(["", *heads], rows)
 
 
-def _plain(value: Spread | Difference | None) -> dict[str, Any] | None:
-    if isinstance(value, Difference):
-        return {**asdict(value), "verdict": value.verdict}
-    return None if value is None else asdict(value)
-
-
-def _spread_from(plain: dict[str, Any] | None) -> Spread | None:
-    return None if plain is None else Spread(**plain)
-
-
-def _difference_from(plain: dict[str, Any] | None) -> Difference | None:
-    return None if plain is None else Difference(**{key: plain[key] for key in plain if key != "verdict"})
-
-
-def _psnr_table(
-    results: dict[str, Any],
-    cells: Sequence[tuple[str, str]],
-    titles: dict[str, str],
-    heads: Sequence[str] | None = None,
-) -> str:
+def _psnr_table(results: Results, cells: Sequence[tuple[str, str]], heads: Sequence[str] | None = None) -> str:
     rows = [
-        [title, *(shown_spread(_spread_from(results["psnr"][setting][test][key])) for setting, test in cells)]
-        for key, title in titles.items()
+        [title, *(shown_spread(results.psnr[setting][test][key]) for setting, test in cells)]
+        for key, title in results.contestants.items()
     ]
     return markdown_table(["", *(heads or [test for _, test in cells])], rows)
 

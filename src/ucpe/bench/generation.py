@@ -10,17 +10,15 @@ import os
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from ucpe.bench.encodings import processor
-from ucpe.bench.generation_results import assemble, draw, markdown
+from ucpe.bench.generation_results import MODES, Results, assemble, draw, markdown
 from ucpe.bench.pair_clips import PairClips, PrincipalLatents, load_pairs, missing_shards, render_pairs
 from ucpe.bench.pair_model import BATCH, CONTESTANTS, PairModel, find_contestant
-from ucpe.bench.runs import Budget, Record, RunFolder, render_all, run_all
+from ucpe.bench.runs import Budget, Machine, Record, RunFolder, check_sizes, render_all, run_all
 from ucpe.desk.clips import VALIDATION_SEED
 from ucpe.desk.model import make_tokenizer
 from ucpe.evaluation.estimators.known_scene import commanded_motion, estimate_motion
@@ -33,7 +31,6 @@ from ucpe.work import Item, Progress, folder_lock
 FORMAT = "ucpe-bench-generation-2"
 """Name and version of records and results; a change of anything that changes a number changes it."""
 
-MODES = {"first-frame": "first frame given", "text": "from text alone"}
 TRUTH = "truth"
 """Name of the run that measures true videos."""
 
@@ -62,6 +59,11 @@ class Benchmark:
     checks: int = 4
     """How often, evenly over the steps, videos are generated and measured."""
 
+    @property
+    def measured_steps(self) -> list[int]:
+        """Steps after which videos are generated and measured."""
+        return [self.steps * (index + 1) // self.checks for index in range(self.checks)]
+
 
 QUICK = Benchmark(("ucpe", "prope", "cameractrl", "none"), seeds=1, steps=350, clips=2048, cameras=16, checks=2)
 """A first look."""
@@ -86,14 +88,12 @@ def run_benchmark(
     minutes: float | None = None,
     progress: Progress | None = None,
     engine: str = "local",
-) -> dict[str, Any]:
+) -> Results:
     """Run what is missing, write results.json, results.md and pictures to the output, and return the results.
 
     The same call again continues; what the minutes did not allow is shown as not run.
     """
-    for name in ("seeds", "steps", "clips", "cameras", "checks"):
-        if getattr(benchmark, name) < 1:
-            raise ValueError(f"{name} must be at least 1, got {getattr(benchmark, name)}")
+    check_sizes(benchmark, "seeds", "steps", "clips", "cameras", "checks")
     contestants = [find_contestant(name) for name in dict.fromkeys(benchmark.contestants)]
     budget, workers = Budget(minutes), workers or os.cpu_count() or 1
     missing = missing_shards(benchmark.cameras, VALIDATION_SEED, clips / "held-out")
@@ -109,9 +109,8 @@ def run_benchmark(
             if run.id in records:
                 (output / "unfinished" / f"{run.fingerprint}.safetensors").unlink(missing_ok=True)
     titles = {contestant.name: contestant.title for contestant in contestants}
-    results = assemble(asdict(benchmark), titles, {run.id: run.task for run in runs}, records)
-    results |= {"format": FORMAT, "machine": {"processor": processor(), "cores": os.cpu_count(), "workers": workers}}
-    write_file(output / "results.json", json.dumps(results, indent=1) + "\n")
+    results = assemble(benchmark, titles, {run.id: run.task for run in runs}, records, Machine(workers))
+    write_file(output / "results.json", json.dumps({"format": FORMAT, **asdict(results)}, indent=1) + "\n")
     write_file(output / "results.md", markdown(results))
     draw(results, records, output)
     return results
@@ -150,7 +149,7 @@ def perform(benchmark: Benchmark, clips: Path, unfinished: Path, task: Task) -> 
     cameras, test_cameras = model.encode(training), model.encode(test)
     checkpoint = unfinished / f"{training_key(benchmark, task)}.safetensors"
     kept = model.load(checkpoint) if checkpoint.exists() else {}
-    checks = [benchmark.steps * (index + 1) // benchmark.checks for index in range(benchmark.checks)]
+    checks = benchmark.measured_steps
     while model.step < benchmark.steps:
         loss = model.train_step(encoded, words, cameras)
         kept[f"loss/{model.step}"] = torch.tensor(loss)

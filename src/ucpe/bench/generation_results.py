@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ucpe.bench.figures import COLORS, image_grid
-from ucpe.bench.runs import Record
-from ucpe.bench.statistics import Difference, Spread, paired_difference, spread
-from ucpe.bench.tables import NOT_RUN, markdown_table, shown_difference, shown_spread
+from ucpe.bench.runs import Machine, Record
+from ucpe.bench.statistics import Difference, Spread, difference_of, spread_of
+from ucpe.bench.tables import NOT_RUN, markdown_table, not_run, shown_difference, shown_spread
 from ucpe.figures import GRID, INK, new_figure, save_figure
+
+if TYPE_CHECKING:
+    from ucpe.bench.generation import Benchmark
 
 REFERENCE = "ucpe"
 METRICS = {"yaw": "Yaw (°)", "travel": "Travel", "pitch": "Pitch (°)", "roll": "Roll (°)"}
@@ -25,31 +28,52 @@ MOVES = 0.3
 TURNS = 10.0
 """Degrees above which the sign of a turn is judged."""
 
-MODES = ("first-frame", "text")
+MODES = {"first-frame": "First frame given", "text": "From text alone"}
+
+ByMetric = dict[str, float]
+"""A number for each of `METRICS`."""
+
+
+@dataclass(frozen=True)
+class Results:
+    """Errors by contestant and metric, paired differences to UCPE, and what they are to be seen against."""
+
+    benchmark: Benchmark
+    contestants: dict[str, str]
+    """Titles by name."""
+    checks: list[int]
+    """Steps after which videos were measured."""
+    runs: dict[str, dict[str, Any] | None]
+    machine: Machine
+    still: ByMetric = field(default_factory=dict)
+    """Errors of a camera that does not move; all that follows is empty until true videos were measured."""
+    floors: dict[str, ByMetric] = field(default_factory=dict)
+    """Errors on true videos, as they are and through the latents."""
+    latents_psnr: float | None = None
+    curves: dict[str, dict[str, list[Spread | None]]] = field(default_factory=dict)
+    """Errors with a first frame, by metric, contestant and check."""
+    final: dict[str, dict[str, dict[str, Spread | None]]] = field(default_factory=dict)
+    """Errors at the end by mode, contestant and metric."""
+    obedience: dict[str, dict[str, dict[str, float]]] = field(default_factory=dict)
+    differences: dict[str, dict[str, dict[str, Difference | None]]] = field(default_factory=dict)
 
 
 def assemble(
-    benchmark: dict[str, Any], titles: dict[str, str], tasks: Mapping[str, Any], records: Mapping[str, Record]
-) -> dict[str, Any]:
-    """Results as plain data: error curves, finals, paired differences to UCPE, floors and the still camera's errors."""
-    checks = [benchmark["steps"] * (index + 1) // benchmark["checks"] for index in range(benchmark["checks"])]
-    truth = records.get("truth")
-    results: dict[str, Any] = {
-        "benchmark": benchmark,
-        "contestants": titles,
-        "checks": checks,
-        "runs": {name: records[name].facts if name in records else None for name in tasks},
-    }
-    if truth is None:
+    benchmark: Benchmark,
+    titles: dict[str, str],
+    tasks: Mapping[str, Any],
+    records: Mapping[str, Record],
+    machine: Machine,
+) -> Results:
+    """The results of the runs that have a record."""
+    checks = benchmark.measured_steps
+    runs = {name: records[name].facts if name in records else None for name in tasks}
+    results = Results(benchmark, titles, checks, runs, machine)
+    if "truth" not in records:
         return results
+    truth = records["truth"]
     commanded = {metric: truth.tensors[f"commanded/{metric}"].numpy() for metric in METRICS}
     still = {metric: np.zeros_like(commanded[metric]) for metric in METRICS}
-    results["still"] = {metric: float(_error(metric, still, commanded).mean()) for metric in ("yaw", "travel")}
-    results["floors"] = {
-        kind: {metric: float(_error(metric, _found(truth, kind), commanded).mean()) for metric in METRICS}
-        for kind in ("true", "latents")
-    }
-    results["latents_psnr"] = truth.facts["latents_psnr"]
     errors: dict[tuple[str, int, str], dict[str, dict[int, np.ndarray]]] = {}
     obedience: dict[str, dict[str, list[dict[str, float]]]] = {mode: {} for mode in MODES}
     for run, task in tasks.items():
@@ -64,68 +88,84 @@ def assemble(
                     by_name.setdefault(task.contestant, {})[task.seed] = _error(metric, found, commanded)
                 if check == checks[-1]:
                     obedience[mode].setdefault(task.contestant, []).append(_obedience(found, commanded))
-    results["curves"] = {
-        metric: {name: [_spread(errors, "first-frame", check, metric, name) for check in checks] for name in titles}
-        for metric in METRICS
-    }
-    results["final"] = {
-        mode: {name: {metric: _spread(errors, mode, checks[-1], metric, name) for metric in METRICS} for name in titles}
-        for mode in MODES
-    }
-    results["obedience"] = {
-        mode: {
-            name: {key: float(np.mean([row[key] for row in rows])) for key in rows[0]} for name, rows in part.items()
-        }
-        for mode, part in obedience.items()
-    }
-    results["differences"] = {
-        mode: {
-            name: {metric: _difference(errors.get((mode, checks[-1], metric), {}), name) for metric in METRICS}
-            for name in titles
-            if name != REFERENCE
-        }
-        for mode in MODES
-    }
-    return results
+
+    def of(name: str, mode: str, check: int, metric: str) -> dict[int, np.ndarray]:
+        return errors.get((mode, check, metric), {}).get(name, {})
+
+    last = checks[-1]
+    return replace(
+        results,
+        still={metric: float(_error(metric, still, commanded).mean()) for metric in ("yaw", "travel")},
+        floors={
+            kind: {metric: float(_error(metric, _found(truth, kind), commanded).mean()) for metric in METRICS}
+            for kind in ("true", "latents")
+        },
+        latents_psnr=truth.facts["latents_psnr"],
+        curves={
+            metric: {name: [spread_of(of(name, "first-frame", check, metric)) for check in checks] for name in titles}
+            for metric in METRICS
+        },
+        final={
+            mode: {name: {metric: spread_of(of(name, mode, last, metric)) for metric in METRICS} for name in titles}
+            for mode in MODES
+        },
+        obedience={
+            mode: {
+                name: {key: float(np.mean([row[key] for row in rows])) for key in rows[0]}
+                for name, rows in part.items()
+            }
+            for mode, part in obedience.items()
+        },
+        differences={
+            mode: {
+                name: {
+                    metric: difference_of(of(name, mode, last, metric), of(REFERENCE, mode, last, metric), False)
+                    for metric in METRICS
+                }
+                for name in titles
+                if name != REFERENCE
+            }
+            for mode in MODES
+        },
+    )
 
 
-def markdown(results: dict[str, Any]) -> str:
+def markdown(results: Results) -> str:
     """The results as Markdown."""
-    benchmark, titles = results["benchmark"], results["contestants"]
-    finished = [facts for facts in results["runs"].values() if facts is not None]
-    absent = [name for name, facts in results["runs"].items() if facts is None]
+    benchmark, titles = results.benchmark, results.contestants
+    finished = [facts for facts in results.runs.values() if facts is not None]
     hours = sum(facts["processor_seconds"] for facts in finished) / 3600
     lines = [
         "# Learning to follow a camera from scratch",
         "",
-        f"{benchmark['steps']} steps of batch 16 on {benchmark['clips']} pairs, {benchmark['cameras']} held-out "
-        f"cameras; {len(finished)} of {len(results['runs'])} runs done, {hours:.2f} hours of processor time.",
+        f"{benchmark.steps} steps of batch 16 on {benchmark.clips} pairs, {benchmark.cameras} held-out cameras; "
+        f"{len(finished)} of {len(results.runs)} runs done, {hours:.2f} hours of processor time.",
         "",
     ]
-    if "floors" not in results:
+    if not results.floors:
         return "\n".join([*lines, "Nothing was measured yet.", ""])
     lines += [
         "Mean errors, ± standard deviation between seeds. Yaw and travel (in near-plane depths) between the first and "
         "the last frame by geometry; pitch and roll of the last frame by the desk calibrator.",
         "",
     ]
-    for mode, title in zip(MODES, ("First frame given", "From text alone")):
+    for mode, title in MODES.items():
         rows = []
         for name, text in titles.items():
-            final, obeys = results["final"][mode][name], results["obedience"][mode].get(name)
-            row = [text, *(shown_spread(_as_spread(final[metric]), 2) for metric in METRICS)]
+            final, obeys = results.final[mode][name], results.obedience[mode].get(name)
+            row = [text, *(shown_spread(final[metric]) for metric in METRICS)]
             shown = ("turn_correlation", "turn_sign", "travel_direction")
             rows.append(row + [NOT_RUN if obeys is None else f"{obeys[key]:.2f}" for key in shown])
         for kind, text in (("latents", "*true videos through the latents*"), ("true", "*true videos*")):
-            rows.append([text, *(f"{results['floors'][kind][metric]:.2f}" for metric in METRICS), "", "", ""])
-        still = [f"{results['still'][metric]:.2f}" if metric in results["still"] else "" for metric in METRICS]
+            rows.append([text, *(f"{results.floors[kind][metric]:.2f}" for metric in METRICS), "", "", ""])
+        still = [f"{results.still[metric]:.2f}" if metric in results.still else "" for metric in METRICS]
         rows.append(["*a camera that stands still*", *still, "", "", ""])
         head = ["", *METRICS.values(), "Turn correlation", "Turn sign right", "Travel direction right"]
         lines += [f"## {title}", "", markdown_table(head, rows)]
-    curves = results["curves"]["yaw"]
-    rows = [[titles[name], *(shown_spread(_as_spread(value), 1) for value in curves[name])] for name in titles]
+    curves = results.curves["yaw"]
+    rows = [[titles[name], *(shown_spread(value, 1) for value in curves[name])] for name in titles]
     lines += ["## Yaw error by step, first frame given", ""]
-    lines += [markdown_table(["", *(f"{check} steps" for check in results["checks"])], rows)]
+    lines += [markdown_table(["", *(f"{check} steps" for check in results.checks)], rows)]
     lines += [
         f"## Difference to {titles.get(REFERENCE, REFERENCE)}",
         "",
@@ -133,26 +173,24 @@ def markdown(results: dict[str, Any]) -> str:
         "better or worse only where the interval leaves out zero.",
         "",
     ]
-    for mode, title in zip(MODES, ("First frame given:", "From text alone:")):
+    for mode, title in MODES.items():
         rows = [
-            [titles[name], *(shown_difference(_as_difference(part[metric])) for metric in METRICS)]
-            for name, part in results["differences"][mode].items()
+            [titles[name], *(shown_difference(part[metric]) for metric in METRICS)]
+            for name, part in results.differences[mode].items()
         ]
-        lines += [title, "", markdown_table(["", *METRICS.values()], rows)]
-    if absent:
-        lines += ["## Not run", "", ", ".join(absent), ""]
-    return "\n".join(lines)
+        lines += [f"{title}:", "", markdown_table(["", *METRICS.values()], rows)]
+    return "\n".join(lines + not_run(results.runs))
 
 
-def draw(results: dict[str, Any], records: Mapping[str, Record], output: Path) -> None:
+def draw(results: Results, records: Mapping[str, Record], output: Path) -> None:
     """Write curves.png and, of the first seed, views.png."""
-    if "curves" not in results:
+    if not results.curves:
         return
     draw_curves(output / "curves.png", results)
-    shown = {name: records.get(f"{name.replace(':', '.')}-seed-0") for name in results["contestants"]}
+    shown = {name: records.get(f"{name.replace(':', '.')}-seed-0") for name in results.contestants}
     pictures = {name: record.tensors["first-frame/pictures"].numpy() for name, record in shown.items() if record}
     true = records["truth"].tensors["pictures"].numpy()
-    columns = ["first frame", "true last frame", *(results["contestants"][name] for name in pictures)]
+    columns = ["first frame", "true last frame", *(results.contestants[name] for name in pictures)]
     rows = {
         str(index + 1): [true[index, 0], true[index, 1], *(found[index, 1] for found in pictures.values())]
         for index in range(len(true))
@@ -160,20 +198,20 @@ def draw(results: dict[str, Any], records: Mapping[str, Record], output: Path) -
     image_grid(output / "views.png", columns, rows)
 
 
-def draw_curves(path: Path, results: dict[str, Any]) -> None:
+def draw_curves(path: Path, results: Results) -> None:
     """Write a PNG of yaw and travel error by step, with the still camera and the floor."""
     figure = new_figure(9.5, 3.8)
     axes = figure.subplots(1, 2)
     units = {"yaw": "yaw error (degrees)", "travel": "travel error (near-plane depths)"}
     for axis, (metric, label) in zip(axes, units.items()):
-        for number, (name, title) in enumerate(results["contestants"].items()):
-            found = [(step, value) for step, value in zip(results["checks"], results["curves"][metric][name]) if value]
+        for number, (name, title) in enumerate(results.contestants.items()):
+            found = [(step, value) for step, value in zip(results.checks, results.curves[metric][name]) if value]
             if not found:
                 continue
             axis.errorbar(
                 [step for step, _ in found],
-                [value["mean"] for _, value in found],
-                yerr=[value["deviation"] or 0 for _, value in found],
+                [value.mean for _, value in found],
+                yerr=[value.deviation or 0 for _, value in found],
                 color=COLORS[number % len(COLORS)],
                 linestyle="-" if number < len(COLORS) else "--",
                 marker="o",
@@ -182,12 +220,9 @@ def draw_curves(path: Path, results: dict[str, Any]) -> None:
                 linewidth=2.2 if name.startswith(REFERENCE) else 1.2,
                 label=title,
             )
-        for value, text in (
-            (results["still"][metric], "still camera"),
-            (results["floors"]["latents"][metric], "floor"),
-        ):
+        for value, text in ((results.still[metric], "still camera"), (results.floors["latents"][metric], "floor")):
             axis.axhline(value, color=INK, linewidth=0.8, linestyle=":")
-            axis.text(results["checks"][-1], value, text, size=7, color=INK, ha="right", va="bottom")
+            axis.text(results.checks[-1], value, text, size=7, color=INK, ha="right", va="bottom")
         axis.set_xlabel("steps", color=INK)
         axis.set_title(label, size=10, color=INK)
         axis.set_ylim(bottom=0)
@@ -224,25 +259,3 @@ def _obedience(found: Mapping[str, np.ndarray], commanded: Mapping[str, np.ndarr
         "turn_sign": float((np.sign(yaw[turning]) == np.sign(wanted[turning])).mean()) if turning.any() else np.nan,
         "travel_direction": float((along > 0).mean()) if moving.any() else np.nan,
     }
-
-
-def _spread(errors: Mapping[Any, Any], mode: str, check: int, metric: str, name: str) -> dict[str, Any] | None:
-    seeds = errors.get((mode, check, metric), {}).get(name)
-    return asdict(spread(np.stack(list(seeds.values())))) if seeds else None
-
-
-def _difference(errors: Mapping[str, Mapping[int, np.ndarray]], name: str) -> dict[str, Any] | None:
-    mine, theirs = errors.get(name, {}), errors.get(REFERENCE, {})
-    both = [seed for seed in mine if seed in theirs]
-    if not both:
-        return None
-    first, second = (np.stack([part[seed] for seed in both]) for part in (mine, theirs))
-    return asdict(paired_difference(first, second, more_is_better=False))
-
-
-def _as_spread(plain: dict[str, Any] | None) -> Spread | None:
-    return None if plain is None else Spread(**plain)
-
-
-def _as_difference(plain: dict[str, Any] | None) -> Difference | None:
-    return None if plain is None else Difference(**plain)

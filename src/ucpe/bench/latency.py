@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import platform
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from statistics import median
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
+
+from ucpe.bench.runs import processor_name
 
 if TYPE_CHECKING:
     from ucpe.generation import CameraPipeline
@@ -134,7 +135,7 @@ def device_name(device: Any) -> str:
     if device.type == "cuda":
         return torch.cuda.get_device_name(device)
     if device.type == "cpu":
-        return f"{_processor()}, {torch.get_num_threads()} threads"
+        return f"{processor_name()}, {torch.get_num_threads()} threads"
     return str(device)
 
 
@@ -158,12 +159,3 @@ def markdown(latencies: Sequence[Latency], quote: bool = True) -> str:
             for row in quoted_rows("D")
         ]
     return "\n".join(lines) + "\n"
-
-
-def _processor() -> str:
-    try:
-        with open("/proc/cpuinfo", encoding="utf-8") as file:
-            names = [line.partition(":")[2].strip() for line in file if line.startswith("model name")]
-        return names[0] if names else platform.machine()
-    except OSError:
-        return platform.processor() or platform.machine()

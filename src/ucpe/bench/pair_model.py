@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
-import importlib
-import inspect
 import itertools
-import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +13,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from ucpe.adapters import Adapter, CameraAdapter, CameraCondition, CameraCtrl, ReCamMaster
+from ucpe.bench.contestants import Contestant, find, maker_of
 from ucpe.bench.pair_clips import CHANNELS, PairClips
 from ucpe.desk import HEIGHT, WIDTH
 from ucpe.files import atomic_file
@@ -78,22 +75,9 @@ CONTESTANTS: dict[str, tuple[str, MakeAdapter]] = {
 """Title and adapter of every contestant by name, in the order in which they are run."""
 
 
-@dataclass(frozen=True)
-class Contestant:
-    """An entry by name; `version` changes when the source of a user's class does."""
-
-    name: str
-    title: str
-    version: str = ""
-
-
 def find_contestant(name: str) -> Contestant:
     """A contestant by name, or a user's `Adapter` by its import path `module:Class`."""
-    if name in CONTESTANTS:
-        return Contestant(name, CONTESTANTS[name][0])
-    found = _user_class(name)
-    source = Path(inspect.getfile(found)).read_bytes()
-    return Contestant(name, found.__name__, hashlib.sha256(source).hexdigest()[:16])
+    return find(name, CONTESTANTS, Adapter)
 
 
 class PairModel:
@@ -109,7 +93,8 @@ class PairModel:
         torch.manual_seed(seed)
         transformer: Any = WanTransformer3DModel(**TRANSFORMER)
         embedding = nn.Embedding(words, TRANSFORMER["text_dim"], padding_idx=0)
-        make = CONTESTANTS[contestant][1] if contestant in CONTESTANTS else _user_class(contestant).for_transformer
+        make = maker_of(contestant, CONTESTANTS, Adapter)
+        make = make if contestant in CONTESTANTS else make.for_transformer
         self.adapter = make(transformer)
         self.denoiser = Denoiser(transformer, self.adapter, expand_timesteps=True)
         self.module = nn.ModuleDict({"denoiser": self.denoiser, "words": embedding}).requires_grad_(True)
@@ -224,20 +209,3 @@ class _Exchanged:
     def _exchange(self) -> None:
         for parameter, other in zip(self.parameters, self.others):
             parameter.data, other.data = other.data, parameter.data
-
-
-def _user_class(name: str) -> Any:
-    module, separator, attribute = name.partition(":")
-    if not separator:
-        raise ValueError(
-            f"no contestant '{name}'; there are {', '.join(CONTESTANTS)}, or an Adapter of yours as my_module:MyAdapter"
-        )
-    if str(Path.cwd()) not in sys.path:
-        sys.path.insert(0, str(Path.cwd()))
-    try:
-        found = getattr(importlib.import_module(module), attribute)
-    except (ImportError, AttributeError) as error:
-        raise ValueError(f"cannot import the contestant {name}: {error}") from None
-    if not (isinstance(found, type) and issubclass(found, Adapter)):
-        raise ValueError(f"{name} must be a subclass of ucpe.adapters.Adapter")
-    return found

@@ -3,18 +3,32 @@
 from __future__ import annotations
 
 import json
+import os
+import platform
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import torch
 from safetensors import safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
 from ucpe.files import atomic_file
 from ucpe.work import Calls, Item, Parts, Progress, Stage, run
+
+
+@dataclass(frozen=True)
+class Machine:
+    """What a benchmark ran on."""
+
+    workers: int
+    processor: str = field(default_factory=lambda: processor_name())
+    cores: int | None = field(default_factory=os.cpu_count)
+    python: str = field(default_factory=platform.python_version)
+    torch: str = torch.__version__
 
 
 @dataclass(frozen=True)
@@ -127,3 +141,19 @@ def render_all(
     items = [Item(name, task) for name, task in shards.items()]
     stage, goes_on = Calls(render, "shards of clips"), budget.allows_another
     return len(list(run(stage, items, workers=workers, engine=engine, progress=progress, goes_on=goes_on)))
+
+
+def check_sizes(benchmark: Any, *names: str) -> None:
+    """ValueError unless these numbers of a benchmark are at least 1, where they are given."""
+    for name in names:
+        if (value := getattr(benchmark, name)) is not None and value < 1:
+            raise ValueError(f"{name} must be at least 1, got {value}")
+
+
+def processor_name() -> str:
+    """Name of the processor."""
+    try:
+        with open("/proc/cpuinfo", encoding="utf-8") as file:
+            return next(line.partition(":")[2].strip() for line in file if line.startswith("model name"))
+    except (OSError, StopIteration):
+        return platform.processor() or platform.machine()

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Literal
 
 import numpy as np
@@ -22,6 +23,8 @@ class Spread:
     deviation: float | None
     """Standard deviation between seeds, None for a single one."""
     seeds: int
+    clips: int
+    """Clips, or videos, that it is the mean of, the same ones with every seed."""
 
 
 @dataclass(frozen=True)
@@ -35,15 +38,38 @@ class Difference:
     seeds: int
     clips: int
     more_is_better: bool = True
+    verdict: Verdict = field(init=False)
+    """"better" or "worse" only where the interval leaves out zero."""
 
-    @property
-    def verdict(self) -> Verdict:
-        """ "better" or "worse" only where the interval leaves out zero."""
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "verdict", self._judge())
+
+    def _judge(self) -> Verdict:
         if self.low is None or self.high is None:
             return "one seed"
         if not (self.low > 0 or self.high < 0):
             return "undecided"
         return "better" if (self.low > 0) == self.more_is_better else "worse"
+
+
+def spread_of(
+    seeds: Mapping[int, np.ndarray],  # (clips,) each, NaN where a clip could not be measured
+) -> Spread | None:
+    """Mean and spread over the clips that were measured with every seed; None without seeds."""
+    return spread(_measured(list(seeds.values()))) if seeds else None
+
+
+def difference_of(
+    seeds: Mapping[int, np.ndarray],  # (clips,) each, NaN where a clip could not be measured
+    reference: Mapping[int, np.ndarray],
+    more_is_better: bool = True,
+) -> Difference | None:
+    """Difference to a reference, on the seeds that both have and the clips that were measured of both."""
+    both = sorted(seeds.keys() & reference.keys())
+    if not both:
+        return None
+    values = _measured([found[seed] for found in (seeds, reference) for seed in both])
+    return paired_difference(*np.split(values, 2), more_is_better=more_is_better)
 
 
 def spread(
@@ -52,7 +78,7 @@ def spread(
     """Mean over seeds and clips, and the standard deviation of the seeds' means."""
     means = np.asarray(values, np.float64).mean(1)
     deviation = float(means.std(ddof=1)) if len(means) > 1 else None
-    return Spread(float(means.mean()), deviation, len(means))
+    return Spread(float(means.mean()), deviation, *np.shape(values))
 
 
 def paired_difference(
@@ -83,6 +109,13 @@ def paired_difference(
     freedom = variance**2 / sum(part**2 / degrees for part, degrees in parts)
     reach = t_quantile((1 + level) / 2, freedom) * math.sqrt(variance)
     return Difference(mean, mean - reach, mean + reach, seeds, clips, more_is_better)
+
+
+def _measured(rows: list[np.ndarray]) -> np.ndarray:
+    """Rows (N, clips) without the clips that some row lacks, unless that leaves none."""
+    values = np.stack(rows)
+    measured = np.isfinite(values).all(0)
+    return values[:, measured] if measured.any() else values
 
 
 def t_quantile(probability: float, freedom: float) -> float:

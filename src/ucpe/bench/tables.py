@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from ucpe.bench.statistics import Difference, Spread
 
@@ -36,3 +36,9 @@ def shown_difference(value: Difference | None, digits: int = 2) -> str:
     if value.low is None or value.high is None:
         return f"{text} ({value.verdict})"
     return f"{text} [{value.low:+.{digits}f}, {value.high:+.{digits}f}] {value.verdict}"
+
+
+def not_run(runs: Mapping[str, object], note: str = "") -> list[str]:
+    """Lines of a section that names the runs without a record; none if there are no such runs."""
+    absent = [name for name, facts in runs.items() if facts is None]
+    return [f"## {NOT_RUN.capitalize()}", "", f"{', '.join(absent)}.{note}", ""] if absent else []

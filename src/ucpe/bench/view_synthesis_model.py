@@ -12,7 +12,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import gelu
 
-from ucpe.bench.camera_encodings import Anchor, CameraEncoding, Contestant, ModelShape, anchored
+from ucpe.bench.camera_encodings import Anchor, CameraEncoding, ModelShape, anchored, make_encoding
+from ucpe.bench.contestants import Contestant
 from ucpe.bench.view_synthesis_data import Triples
 from ucpe.lenses import Lens
 from ucpe.trajectories.rotations import rotation_from_angles
@@ -79,7 +80,7 @@ class ViewSynthesisModel(nn.Module):
             self.wanted = nn.Parameter(0.02 * torch.randn(shape.width))
             self.blocks = nn.ModuleList(Block(shape) for _ in range(shape.layers))
             self.norm, self.head = nn.LayerNorm(shape.width), nn.Linear(shape.width, pixels)
-            self.encoding: CameraEncoding = contestant.build(shape)
+            self.encoding = make_encoding(contestant.name, shape)
 
     def forward(
         self,
