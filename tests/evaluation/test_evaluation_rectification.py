@@ -52,9 +52,10 @@ def test_is_the_inverse_of_where_pixels_go(name):
     lens = LENSES[name]
     rectifier = Rectifier(lens, HEIGHT, WIDTH)
     source, seen = rectifier._source
-    back, visible = rectifier.rectified_pixels(source)
+    rays = lens.unproject(source, HEIGHT, WIDTH)
+    back, visible = rectifier.pinhole.project(rays.directions, HEIGHT, WIDTH)
     grid = torch.stack(torch.meshgrid(torch.arange(WIDTH) + 0.5, torch.arange(HEIGHT) + 0.5, indexing="xy"), -1)
-    good = seen & visible & torch.from_numpy(rectifier.valid)
+    good = seen & visible & rays.valid & torch.from_numpy(rectifier.valid)
     assert good.double().mean() > 0.5
     assert (back - grid)[good].abs().max() < 1e-6
 

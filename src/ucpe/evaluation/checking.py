@@ -95,6 +95,15 @@ class Quantity:
             return "the command is ignored: is the adapter attached and trained?"
         return ""
 
+    def to_dict(self) -> dict[str, Any]:
+        """Plain numbers and lists."""
+        plain = {
+            name: value.tolist() if isinstance(value, np.ndarray) else value
+            for name, value in vars(self).items()
+            if name != "name"
+        }
+        return plain | {"verdict": self.verdict, "followed": self.followed}
+
 
 @dataclass(frozen=True)
 class Effect:
@@ -138,22 +147,7 @@ class Check:
         return {
             "video": self.name,
             "verdict": self.verdict,
-            "quantities": {
-                quantity.name: {
-                    "verdict": quantity.verdict,
-                    "error": quantity.error,
-                    "tolerance": quantity.tolerance,
-                    "unit": quantity.unit,
-                    "followed": quantity.followed,
-                    "estimator": quantity.estimator,
-                    "floor": quantity.floor,
-                    "sure": quantity.sure,
-                    "seconds": quantity.seconds.tolist(),
-                    "commanded": quantity.commanded.tolist(),
-                    "measured": quantity.measured.tolist(),
-                }
-                for quantity in self.quantities
-            },
+            "quantities": {quantity.name: quantity.to_dict() for quantity in self.quantities},
             "missing": self.missing,
             "notes": self.notes,
             "difference_without_camera": None if self.effect is None else self.effect.difference,

@@ -175,11 +175,7 @@ def _clip_score(jobs: Sequence[Job], settings: QualitySettings) -> dict[str, Any
     model = model.to(device).eval()
     processor = CLIPProcessor.from_pretrained(settings.clip or "")
     scores = []
-    for job in captioned:
-        try:
-            frames = spread_frames(read_clip(job.video).frames, FRAMES_PER_VIDEO)
-        except VideoError:
-            continue
+    for job, frames in _some_frames(captioned):
         inputs = processor(text=[job.caption], images=list(frames), return_tensors="pt", truncation=True, padding=True)
         with torch.no_grad():
             output = model(**inputs.to(device))
@@ -199,11 +195,7 @@ def _qalign(jobs: Sequence[Job], settings: QualitySettings) -> dict[str, dict[st
     model: Any = AutoModelForCausalLM.from_pretrained(settings.qalign or "", trust_remote_code=True, dtype=precision)
     model = model.to(device).eval()
     scores: dict[str, list[float]] = {"QAlignImage": [], "QAlignAesthetic": [], "QAlignVideo": []}
-    for job in jobs:
-        try:
-            frames = spread_frames(read_clip(job.video).frames, FRAMES_PER_VIDEO)
-        except VideoError:
-            continue
+    for _, frames in _some_frames(jobs):
         pictures = [Image.fromarray(frame) for frame in frames]
         with torch.no_grad():
             for name, task in (("QAlignImage", "quality"), ("QAlignAesthetic", "aesthetics")):
@@ -224,6 +216,13 @@ def _mean(scores: Sequence[float], videos: int, source: str = "") -> dict[str, A
     few = f"{len(scores)} of {videos} videos; the others cannot be read, or have no caption or reference"
     note = "; ".join(text for text in (source, few if len(scores) < videos else "") if text)
     return {"value": summary.mean, "low": summary.low, "high": summary.high} | ({"note": note} if note else {})
+
+
+def _some_frames(jobs: Sequence[Job]) -> Iterable[tuple[Job, np.ndarray]]:
+    """Videos that can be read, with frames (FRAMES_PER_VIDEO, H, W, 3) of each."""
+    for job in jobs:
+        for frames in _frames([job.video], []):
+            yield job, spread_frames(frames, FRAMES_PER_VIDEO)
 
 
 def _frames(paths: Sequence[Path], unread: list[Path]) -> Iterable[np.ndarray]:

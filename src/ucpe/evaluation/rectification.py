@@ -56,15 +56,6 @@ class Rectifier:
         inside = (pixels >= 0.5).all(-1) & (pixels[..., 0] <= self.width - 0.5) & (pixels[..., 1] <= self.height - 0.5)
         return (seen & inside).numpy()
 
-    def rectified_pixels(
-        self,
-        pixels: Tensor,  # (..., 2)
-    ) -> tuple[Tensor, Tensor]:
-        """Where pixels of the original image go (..., 2), and which of them the pinhole sees."""
-        rays = self.lens.unproject(pixels, self.height, self.width)
-        moved, seen = self.pinhole.project(rays.directions, self.height, self.width)
-        return moved, seen & rays.valid
-
     @cached_property
     def _source(self) -> tuple[Tensor, Tensor]:
         """Pixel (height, width, 2) of the original image that each rectified pixel shows, and whether there is one."""

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from ucpe.evaluation.estimators import Calibrator, Clip, EstimationFailure, PoseEstimate, PoseEstimator
+from ucpe.evaluation.estimators.base import up_of_angles
 from ucpe.lenses import Equirectangular, Lens, Pinhole
 from ucpe.synthesis.curation.scale import NEAR_PERCENTILE
 from ucpe.synthesis.layouts import reduced
@@ -235,10 +236,10 @@ def _calibrated_up(clip: Clip, estimate: PoseEstimate, calibrator: Calibrator) -
     poses = dict(zip(estimate.frames.tolist(), estimate.c2w))
     first = estimate.c2w[0, :3, :3]
     ups = []
-    for frame, pitch, roll in zip(found.frames.tolist(), np.radians(found.pitch), np.radians(found.roll)):
+    for frame, pitch, roll in zip(found.frames.tolist(), found.pitch, found.roll):
         if frame in poses and np.isfinite(pitch + roll):
-            seen = [-np.cos(pitch) * np.sin(roll), -np.cos(pitch) * np.cos(roll), np.sin(pitch)]
-            ups.append(first.T @ poses[frame][:3, :3] @ torch.tensor(seen, dtype=first.dtype))
+            seen = torch.tensor(up_of_angles(pitch, roll), dtype=first.dtype)
+            ups.append(first.T @ poses[frame][:3, :3] @ seen)
     if not ups:
         raise EstimationFailure("the calibrator says nothing of the frames that have poses")
     return torch.stack(ups).mean(0)

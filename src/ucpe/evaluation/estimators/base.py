@@ -101,9 +101,11 @@ class PoseEstimator(Protocol):
 
     def files(self, name: str) -> list[Path]:
         """Files besides the video itself that determine the estimate of the video of this name."""
+        return []
 
     def floor(self, protocol: str) -> dict[str, float] | None:
         """Own error by metric of a protocol on videos of known cameras, or None if it was not measured."""
+        return None
 
 
 class Calibrator(Protocol):
@@ -120,9 +122,11 @@ class Calibrator(Protocol):
 
     def files(self, name: str) -> list[Path]:
         """Files besides the video itself that determine the estimate of the video of this name."""
+        return []
 
     def floor(self) -> dict[str, float] | None:
         """Own error by metric on videos of known cameras, or None if it was not measured."""
+        return None
 
 
 def pose_to_plain(estimate: PoseEstimate) -> dict[str, Any]:
@@ -174,6 +178,12 @@ def angles_of_up(
     """Pitch and roll (...) in degrees of cameras that see the world's up direction at `up` in their own frame."""
     x, y, z = np.moveaxis(up / np.linalg.norm(up, axis=-1, keepdims=True), -1, 0)
     return np.degrees(np.arctan2(z, np.hypot(x, y))), np.degrees(np.arctan2(-x, -y))
+
+
+def up_of_angles(pitch: float, roll: float) -> list[float]:
+    """Unit up direction (3,) in the frame of a camera of that pitch and roll in degrees."""
+    tilt, lean = np.radians([pitch, roll])
+    return [-np.cos(tilt) * np.sin(lean), -np.cos(tilt) * np.cos(lean), np.sin(tilt)]
 
 
 def _without_nan(values: np.ndarray) -> list[float | None]:

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from ucpe.evaluation.estimators.base import Clip, EstimationFailure, PoseEstimate, measured_floor
+from ucpe.evaluation.estimators.base import Clip, EstimationFailure, PoseEstimate, PoseEstimator, measured_floor
 from ucpe.evaluation.estimators.known_rotation import average_rotations, build_tracks, solve_structure
 from ucpe.evaluation.rectification import MAX_XFOV, rectify_video
 from ucpe.lenses import Lens, Pinhole
@@ -94,7 +94,7 @@ class PairMatches(NamedTuple):
     features: np.ndarray  # (M, 2) numbers of the matched features
 
 
-class ColmapEstimator:
+class ColmapEstimator(PoseEstimator):
     """Structure from motion with known intrinsics."""
 
     name = "colmap"
@@ -115,10 +115,6 @@ class ColmapEstimator:
         settings = asdict(self.settings)
         settings.pop("threads")
         return {"name": self.name, "pycolmap": self.version, **settings}
-
-    def files(self, name: str) -> list[Path]:
-        """None."""
-        return []
 
     def floor(self, protocol: str) -> dict[str, float] | None:
         """Own error on rendered worlds; reference videos say more."""

@@ -47,19 +47,14 @@ MAX_DRIFT = 8.0
 NOTE = "for videos of the desk model only"
 
 
-class DeskCalibrationEstimator:
-    """Pitch, roll, field of view and xi of every frame; `ucpe evaluate --calibrator desk`."""
+class _Desk:
+    """What the two estimators share."""
 
     name = "desk"
-    model: LensModel = "ucm"
 
     def __init__(self, weights: str | Path = WEIGHTS):
         self.weights = Path(weights)
-        self.calibrator, _, self.metadata = load_weights(self.weights)
-
-    def estimate(self, clip: Clip) -> Calibration:
-        """Orientation and UCM lens of every frame of a clip."""
-        return calibrate(self.calibrator, desk_frames(clip))
+        self.calibrator, self.motion, self.metadata = load_weights(self.weights)
 
     def describe(self) -> dict[str, Any]:
         """What it is and is for."""
@@ -68,33 +63,29 @@ class DeskCalibrationEstimator:
     def files(self, name: str) -> list[Path]:
         """The weights."""
         return [self.weights]
+
+
+class DeskCalibrationEstimator(_Desk):
+    """Pitch, roll, field of view and xi of every frame; `ucpe evaluate --calibrator desk`."""
+
+    model: LensModel = "ucm"
+
+    def estimate(self, clip: Clip) -> Calibration:
+        """Orientation and UCM lens of every frame of a clip."""
+        return calibrate(self.calibrator, desk_frames(clip))
 
     def floor(self) -> dict[str, float]:
         """Own error on held-out worlds."""
         return self.metadata["floors"]["calibration"]
 
 
-class DeskMotionEstimator:
+class DeskMotionEstimator(_Desk):
     """Relative poses in near-plane depths from neighbouring frames; `ucpe evaluate --pose desk`."""
-
-    name = "desk"
-
-    def __init__(self, weights: str | Path = WEIGHTS):
-        self.weights = Path(weights)
-        _, self.motion, self.metadata = load_weights(self.weights)
 
     def estimate(self, clip: Clip, lens: Lens) -> PoseEstimate:
         """Poses of every frame of a clip."""
         c2w = track(self.motion, desk_frames(clip), lens)
         return PoseEstimate(c2w, np.arange(len(c2w)), near_depth=1.0, metric=True, details={"note": NOTE})
-
-    def describe(self) -> dict[str, Any]:
-        """What it is and is for."""
-        return {"name": self.name, "note": NOTE, "training": self.metadata["training"]}
-
-    def files(self, name: str) -> list[Path]:
-        """The weights."""
-        return [self.weights]
 
     def floor(self, protocol: str) -> dict[str, float] | None:
         """Own error on held-out worlds. The error under `robust` is stored with the weights."""
@@ -205,13 +196,3 @@ def load_weights(path: Path) -> tuple[DeskCalibrator, DeskMotion, dict[str, Any]
             network.load_state_dict({name[len(prefix) + 1 :]: file.get_tensor(name).float() for name in own})
             network.eval()
     return networks["calibrator"], networks["motion"], metadata  # type: ignore[return-value]
-
-
-__all__ = [
-    "WEIGHTS",
-    "DeskCalibrationEstimator",
-    "DeskMotionEstimator",
-    "calibrate",
-    "load_weights",
-    "track",
-]

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ucpe.evaluation.estimators.base import Calibrator, Clip, EstimationFailure
+from ucpe.evaluation.estimators.base import Calibrator, Clip, EstimationFailure, up_of_angles
 from ucpe.files import file_fingerprint
 from ucpe.video import read_frames
 
@@ -25,8 +25,7 @@ class UpOfFirstFrame:
             found = self.calibrator.estimate(Clip(video.stem, read_frames(video, frames=1), np.zeros(1)))
         except EstimationFailure as failure:
             raise ValueError(f"no up vector: {failure}") from None
-        pitch, roll = np.radians([found.pitch[0], found.roll[0]])
-        return [-np.cos(pitch) * np.sin(roll), -np.cos(pitch) * np.cos(roll), np.sin(pitch)]
+        return up_of_angles(found.pitch[0], found.roll[0])
 
     def describe(self) -> list[Any]:
         """The calibrator with its settings and weights."""

@@ -12,12 +12,12 @@ from typing import Any
 import numpy as np
 import torch
 
-from ucpe.evaluation.estimators.base import Calibration, Clip, LensModel, angles_of_up
+from ucpe.evaluation.estimators.base import Calibration, Calibrator, Clip, LensModel, angles_of_up
 
 RELEASED_WEIGHTS = ("pinhole", "distorted")
 
 
-class GeoCalibEstimator:
+class GeoCalibEstimator(Calibrator):
     """GeoCalib's gravity direction and radial camera of single frames."""
 
     name = "geocalib"
@@ -47,10 +47,6 @@ class GeoCalibEstimator:
     def files(self, name: str) -> list[Path]:
         """The checkpoint, if it is a file."""
         return [] if self.weights in RELEASED_WEIGHTS else [Path(self.weights)]
-
-    def floor(self) -> dict[str, float] | None:
-        """Not measured here."""
-        return None
 
     def estimate(self, clip: Clip) -> Calibration:
         """Orientation and lens of every `every`-th frame; one lens for all of them if `shared`, as the authors do."""

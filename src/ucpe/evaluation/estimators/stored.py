@@ -18,77 +18,80 @@ import numpy as np
 from ucpe.evaluation.estimators.base import (
     LENS_NUMBERS,
     Calibration,
+    Calibrator,
     Clip,
     EstimationFailure,
     LensModel,
     PoseEstimate,
+    PoseEstimator,
 )
 from ucpe.lenses import Lens
 from ucpe.reading import read_arrays, read_json_object
 from ucpe.trajectories import Trajectory
 from ucpe.trajectories.formats.arrays import read_vipe
 
-POSE_SUFFIXES = (".npz", ".npy", ".json", ".txt")
-CALIBRATION_SUFFIXES = (".json", ".npz")
 
-
-class StoredPoses:
-    """Poses that another tool has written."""
+class Stored:
+    """Results that another tool has written, one file per video."""
 
     name = "stored"
+    suffixes: tuple[str, ...]
 
     def __init__(self, folder: str | Path, tool: str = "stored"):
-        self.folder, self.tool = _folder(folder), tool
-
-    def estimate(self, clip: Clip, lens: Lens) -> PoseEstimate:
-        """The stored poses of a clip."""
-        path = _find(self.folder, clip.name, POSE_SUFFIXES)
-        if path is None:
-            raise EstimationFailure(_missing(self.folder, clip.name, POSE_SUFFIXES))
-        return read_vipe_poses(path) if path.suffix == ".npz" else _trajectory_poses(path)
+        self.folder, self.tool = Path(folder), tool
+        if not self.folder.is_dir():
+            raise ValueError(f"no folder {folder} with stored results")
 
     def files(self, name: str) -> list[Path]:
         """The stored result."""
-        path = _find(self.folder, name, POSE_SUFFIXES)
-        return [] if path is None else [path]
+        paths = (self.folder / f"{name}{suffix}" for suffix in self.suffixes)
+        return [path for path in paths if path.is_file()][:1]
 
     def describe(self) -> dict[str, Any]:
         """Where the results come from."""
         return {"name": self.tool, "stored": True}
 
-    def floor(self, protocol: str) -> dict[str, float] | None:
-        """Unknown."""
-        return None
+    def file(self, clip: Clip) -> Path:
+        """The stored result of a clip."""
+        for path in self.files(clip.name):
+            return path
+        raise EstimationFailure(f"no stored result {clip.name}({'|'.join(self.suffixes)}) in {self.folder.name}/")
 
 
-class StoredCalibrations:
+class StoredPoses(Stored, PoseEstimator):
+    """Poses that another tool has written."""
+
+    suffixes = (".npz", ".npy", ".json", ".txt")
+
+    def estimate(self, clip: Clip, lens: Lens) -> PoseEstimate:
+        """The stored poses of a clip."""
+        path = self.file(clip)
+        return read_vipe_poses(path) if path.suffix == ".npz" else _trajectory_poses(path)
+
+
+class StoredCalibrations(Stored, Calibrator):
     """Orientations and lenses that another tool has written."""
 
-    name = "stored"
+    suffixes = (".json", ".npz")
 
     def __init__(self, folder: str | Path, model: LensModel | None = None, tool: str = "stored"):
-        self.folder, self.tool = _folder(folder), tool
-        self.model: LensModel = model or _stored_model(self.folder)
+        super().__init__(folder, tool)
+        self.model: LensModel = model or self._stored_model()
 
     def estimate(self, clip: Clip) -> Calibration:
         """The stored calibration of a clip."""
-        path = _find(self.folder, clip.name, CALIBRATION_SUFFIXES)
-        if path is None:
-            raise EstimationFailure(_missing(self.folder, clip.name, CALIBRATION_SUFFIXES))
-        return read_calibration(path, self.model, len(clip.frames))
-
-    def files(self, name: str) -> list[Path]:
-        """The stored result."""
-        path = _find(self.folder, name, CALIBRATION_SUFFIXES)
-        return [] if path is None else [path]
+        return read_calibration(self.file(clip), self.model, len(clip.frames))
 
     def describe(self) -> dict[str, Any]:
         """Where the results come from."""
-        return {"name": self.tool, "stored": True, "model": self.model}
+        return super().describe() | {"model": self.model}
 
-    def floor(self) -> dict[str, float] | None:
-        """Unknown."""
-        return None
+    def _stored_model(self) -> LensModel:
+        """The lens model whose numbers the stored calibrations hold, by the first file."""
+        first = next((path for path in sorted(self.folder.iterdir()) if path.suffix in self.suffixes), None)
+        if first is None:
+            raise ValueError(f"no stored calibrations ({', '.join(self.suffixes)}) in {self.folder}")
+        return "ucm" if "xi" in _numbers(first) else "radial"
 
 
 def read_vipe_poses(path: Path) -> PoseEstimate:
@@ -128,25 +131,3 @@ def _trajectory_poses(path: Path) -> PoseEstimate:
 
 def _numbers(path: Path) -> dict[str, Any]:
     return read_arrays(path) if path.suffix == ".npz" else read_json_object(path)
-
-
-def _stored_model(folder: Path) -> LensModel:
-    """The lens model whose numbers the stored calibrations hold, by the first file."""
-    first = next((path for path in sorted(folder.iterdir()) if path.suffix in CALIBRATION_SUFFIXES), None)
-    if first is None:
-        raise ValueError(f"no stored calibrations ({', '.join(CALIBRATION_SUFFIXES)}) in {folder}")
-    return "ucm" if "xi" in _numbers(first) else "radial"
-
-
-def _folder(folder: str | Path) -> Path:
-    if not Path(folder).is_dir():
-        raise ValueError(f"no folder {folder} with stored results")
-    return Path(folder)
-
-
-def _find(folder: Path, name: str, suffixes: tuple[str, ...]) -> Path | None:
-    return next((path for suffix in suffixes if (path := folder / f"{name}{suffix}").is_file()), None)
-
-
-def _missing(folder: Path, name: str, suffixes: tuple[str, ...]) -> str:
-    return f"no stored result {name}({'|'.join(suffixes)}) in {folder.name}/"

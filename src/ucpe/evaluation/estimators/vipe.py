@@ -13,14 +13,14 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from ucpe.evaluation.estimators.base import Clip, EstimationFailure, PoseEstimate
+from ucpe.evaluation.estimators.base import Clip, EstimationFailure, PoseEstimate, PoseEstimator
 from ucpe.evaluation.estimators.stored import read_vipe_poses
 from ucpe.evaluation.rectification import MAX_XFOV, rectify_video
 from ucpe.lenses import Lens
 from ucpe.video import write_video
 
 
-class VipeEstimator:
+class VipeEstimator(PoseEstimator):
     """ViPE's camera-to-world poses (`pose/<video>.npz`) of a rectified video."""
 
     name = "vipe"
@@ -51,10 +51,6 @@ class VipeEstimator:
     def files(self, name: str) -> list[Path]:
         """The stored result, where results are read."""
         return [] if self.results is None else [_pose_file(self.results, name)]
-
-    def floor(self, protocol: str) -> dict[str, float] | None:
-        """Not measured here."""
-        return None
 
     def estimate(self, clip: Clip, lens: Lens) -> PoseEstimate:
         """ViPE's poses of a clip."""

@@ -20,6 +20,7 @@ from ucpe.evaluation.report.tables import COLUMNS, Column, Table, digits_of, ran
 from ucpe.evaluation.run import load_record
 from ucpe.pages import render_page
 from ucpe.pages.drawings import COMMANDED, ESTIMATED, angle_svg, data_uri, jpeg_of, overlay, path_svg, strip_svg
+from ucpe.trajectories.rotations import rotation_angle
 from ucpe.video import VideoError
 
 SHOWN_VIDEOS = 3
@@ -175,7 +176,7 @@ def _graphs(record: dict[str, Any], camera: Any, gravity: bool) -> Markup:
         rows = torch.from_numpy(estimate.frames)
         got = scaled(got, least_squares_scale(wanted[rows], got))
         graphs.append(path_svg(wanted, got))
-        angles = [np.degrees(_turned(poses)) for poses in (wanted, got)]
+        angles = [rotation_angle(poses[:, :3, :3]).numpy() for poses in (wanted, got)]
         series = [
             ("commanded", angles[0], COMMANDED),
             ("estimated", _spread(angles[1], estimate.frames, len(wanted)), ESTIMATED),
@@ -188,12 +189,6 @@ def _graphs(record: dict[str, Any], camera: Any, gravity: bool) -> Markup:
             series = [("commanded", angle.double().numpy(), COMMANDED), ("estimated", estimated, ESTIMATED)]
             graphs.append(angle_svg(series, name))
     return Markup("").join(graphs)
-
-
-def _turned(poses: torch.Tensor) -> np.ndarray:
-    """Angle (N,) in radians from the first frame."""
-    trace = poses[:, :3, :3].diagonal(dim1=-2, dim2=-1).sum(-1)
-    return torch.arccos(((trace - 1) / 2).clamp(-1, 1)).numpy()
 
 
 def _spread(values: np.ndarray, frames: np.ndarray, count: int) -> np.ndarray:
