@@ -13,7 +13,6 @@ from ucpe.lenses.show import (
     WALLS,
     checker_room,
     draw_lens,
-    draw_lenses,
     lens_numbers,
 )
 
@@ -80,13 +79,6 @@ def test_picture_is_written(name, tmp_path):
     else:
         assert "Lat-Up" in (tmp_path / "new" / name).read_text() or "<path" in (tmp_path / "new" / name).read_text()
     assert [path.name for path in (tmp_path / "new").iterdir()] == [name]
-
-
-def test_sheet_of_lenses(tmp_path):
-    save_figure(
-        draw_lenses({"a": Pinhole(xfov=90), "b": UCM(xfov=150, xi=1)}, torch.eye(4), columns=2), tmp_path / "s.png"
-    )
-    assert filled_cells(pixels(tmp_path / "s.png"), 1, 2).min() > 0.5
 
 
 def test_what_is_not_drawn(tmp_path):

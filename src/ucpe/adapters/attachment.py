@@ -198,10 +198,7 @@ class Adapter(ModelMixin, ConfigMixin):  # type: ignore[misc]
                 f"{listed('missing', parameters.keys() - self._tuned.keys())}; "
                 f"{listed('unexpected', self._tuned.keys() - parameters.keys())}"
             )
-        self._untuned = {
-            name: parameter.detach().clone() if parameter.is_meta else parameter.detach().cpu().clone()
-            for name, parameter in parameters.items()
-        }
+        self._untuned = {name: _kept(parameter) for name, parameter in parameters.items()}
         for name, value in self._tuned.items():
             parameters[name].copy_(value)
 

@@ -19,9 +19,9 @@ class TokenGrid(NamedTuple):
 class Backbone(ABC):
     """One video transformer, seen through the few facts an adapter needs.
 
-    Another family is a subclass with these members, decorated with `register`. Its blocks must call their
-    self-attention with the video tokens as the first argument (or `hidden_states`) and get them back as the
-    result or the first of several; `attention`, `after_attention` and `add_to_embedding` adapt where a family differs.
+    Another family is a subclass that overrides where it differs, decorated with `register`. Its blocks must call their
+    self-attention with the video tokens as the first argument (or `hidden_states`) and get them back as the result or
+    the first of several.
     """
 
     transformer_class: str
@@ -32,6 +32,9 @@ class Backbone(ABC):
 
     spatial_stride = 8
     """Video pixels per latent pixel."""
+
+    block_list, patch_layer = "blocks", "patch_embedding"
+    """Attributes of the transformer that hold its blocks, and the module that turns latents into tokens."""
 
     def __init__(self, transformer: Any):
         self.transformer = transformer
@@ -48,27 +51,31 @@ class Backbone(ABC):
         return self.transformer.config.num_attention_heads
 
     @property
-    @abstractmethod
     def patch_size(self) -> tuple[int, int, int]:
         """Latent frames, rows and columns of a token."""
+        config = self.transformer.config
+        if isinstance(config.patch_size, int):
+            return (config.patch_size_t or 1, config.patch_size, config.patch_size)
+        return tuple(config.patch_size)
 
     @property
-    @abstractmethod
     def blocks(self) -> nn.ModuleList:
         """The transformer's blocks, in order."""
+        return getattr(self.transformer, self.block_list)
 
     @property
-    @abstractmethod
     def embedding(self) -> nn.Module:
-        """The module that turns latents into tokens."""
+        """The module that turns latents (and text, if it comes along) into tokens."""
+        return getattr(self.transformer, self.patch_layer)
 
-    @abstractmethod
     def call_shape(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[int, TokenGrid]:
-        """Batch size and token grid of a call of the transformer."""
+        """Batch size and token grid of a call with latents (batch, channels, frames, height, width)."""
+        batch, _, *sizes = first_argument(args, kwargs).shape
+        return batch, TokenGrid(*(size // patch for size, patch in zip(sizes, self.patch_size)))
 
-    @abstractmethod
     def add_to_embedding(self, embedded: Tensor, tokens: Tensor) -> Tensor:
         """The output of `embedding` with `tokens` (batch, tokens, width) added to its video tokens."""
+        return embedded + tokens
 
     def attention(self, block: Any) -> nn.Module:
         """Self-attention of a block."""
@@ -111,28 +118,9 @@ class Wan(Backbone):
     transformer_class = "WanTransformer3DModel"
 
     @property
-    def patch_size(self) -> tuple[int, int, int]:
-        """Latent frames, rows and columns of a token."""
-        return tuple(self.transformer.config.patch_size)
-
-    @property
     def spatial_stride(self) -> int:  # type: ignore[override]
         """Video pixels per latent pixel: 16 for the 48-channel latents of Wan2.2 TI2V, else 8."""
         return 16 if self.transformer.config.out_channels == 48 else 8
-
-    @property
-    def blocks(self) -> nn.ModuleList:
-        """The transformer's blocks, in order."""
-        return self.transformer.blocks
-
-    @property
-    def embedding(self) -> nn.Module:
-        """The module that turns latents into tokens."""
-        return self.transformer.patch_embedding
-
-    def call_shape(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[int, TokenGrid]:
-        """Batch size and token grid of a call with latents (batch, channels, frames, height, width)."""
-        return video_call_shape(first_argument(args, kwargs), self.patch_size)
 
     def add_to_embedding(self, embedded: Tensor, tokens: Tensor) -> Tensor:
         """Add tokens (batch, tokens, width) to the embedded video (batch, width, frames, rows, columns)."""
@@ -148,22 +136,7 @@ class CogVideoX(Backbone):
     """CogVideoX 2B, 5B and 1.5: text tokens share self-attention with the video, and stay out of the camera branch."""
 
     transformer_class = "CogVideoXTransformer3DModel"
-
-    @property
-    def patch_size(self) -> tuple[int, int, int]:
-        """Latent frames, rows and columns of a token."""
-        config = self.transformer.config
-        return (config.patch_size_t or 1, config.patch_size, config.patch_size)
-
-    @property
-    def blocks(self) -> nn.ModuleList:
-        """The transformer's blocks, in order."""
-        return self.transformer.transformer_blocks
-
-    @property
-    def embedding(self) -> nn.Module:
-        """The module that turns text and latents into tokens."""
-        return self.transformer.patch_embed
+    block_list, patch_layer = "transformer_blocks", "patch_embed"
 
     def call_shape(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[int, TokenGrid]:
         """Batch size and token grid of a call with latents (batch, frames, channels, height, width)."""
@@ -187,22 +160,7 @@ class LTX(Backbone):
     transformer_class = "LTXVideoTransformer3DModel"
     temporal_stride = 8
     spatial_stride = 32
-
-    @property
-    def patch_size(self) -> tuple[int, int, int]:
-        """Latent frames, rows and columns of a token."""
-        config = self.transformer.config
-        return (config.patch_size_t, config.patch_size, config.patch_size)
-
-    @property
-    def blocks(self) -> nn.ModuleList:
-        """The transformer's blocks, in order."""
-        return self.transformer.transformer_blocks
-
-    @property
-    def embedding(self) -> nn.Module:
-        """The module that turns latents into tokens."""
-        return self.transformer.proj_in
+    block_list, patch_layer = "transformer_blocks", "proj_in"
 
     def call_shape(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[int, TokenGrid]:
         """Batch size and token grid of a call with latents (batch, tokens, channels) and their grid."""
@@ -210,10 +168,6 @@ class LTX(Backbone):
         sizes = [args[4 + i] if len(args) > 4 + i else kwargs[name] for i, name in enumerate(names)]
         batch = len(first_argument(args, kwargs))
         return batch, TokenGrid(*(size // patch for size, patch in zip(sizes, self.patch_size)))
-
-    def add_to_embedding(self, embedded: Tensor, tokens: Tensor) -> Tensor:
-        """Add tokens (batch, tokens, width) to the embedded video of the same shape."""
-        return embedded + tokens
 
     def after_attention(self, block: Any) -> tuple[nn.Module, nn.Module]:
         """Cross-attention, which has no norm before it."""
@@ -227,6 +181,7 @@ class SanaWM(Backbone):
     transformer_class = "SanaWMTransformer3DModel"
     temporal_stride = 8
     spatial_stride = 32
+    patch_layer = "x_embedder"
 
     @property
     def width(self) -> int:
@@ -237,29 +192,6 @@ class SanaWM(Backbone):
     def heads(self) -> int:
         """Self-attention heads."""
         return self.width // self.transformer.config.linear_head_dim
-
-    @property
-    def patch_size(self) -> tuple[int, int, int]:
-        """Latent frames, rows and columns of a token."""
-        return tuple(self.transformer.config.patch_size)
-
-    @property
-    def blocks(self) -> nn.ModuleList:
-        """The transformer's blocks, in order."""
-        return self.transformer.blocks
-
-    @property
-    def embedding(self) -> nn.Module:
-        """The module that turns latents into tokens."""
-        return self.transformer.x_embedder
-
-    def call_shape(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[int, TokenGrid]:
-        """Batch size and token grid of a call with latents (batch, channels, frames, height, width)."""
-        return video_call_shape(first_argument(args, kwargs), self.patch_size)
-
-    def add_to_embedding(self, embedded: Tensor, tokens: Tensor) -> Tensor:
-        """Add tokens (batch, tokens, width) to the embedded video of the same shape."""
-        return embedded + tokens
 
     def attention(self, block: Any) -> nn.Module:
         """Self-attention of a block."""
@@ -273,12 +205,6 @@ class SanaWM(Backbone):
 def first_argument(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tensor:
     """The hidden states of a call, however they were passed."""
     return args[0] if args else kwargs["hidden_states"]
-
-
-def video_call_shape(latents: Tensor, patch_size: tuple[int, int, int]) -> tuple[int, TokenGrid]:
-    """Batch size and token grid of latents (batch, channels, frames, height, width)."""
-    batch, _, *sizes = latents.shape
-    return batch, TokenGrid(*(size // patch for size, patch in zip(sizes, patch_size)))
 
 
 def with_first_argument(

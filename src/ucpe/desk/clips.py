@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -145,12 +145,6 @@ def shard_paths(folder: Path) -> list[Path]:
     if not paths:
         raise ValueError(f"no clips in {folder}; render them with `ucpe train desk-clips -o {folder}`")
     return paths
-
-
-def iterate_shards(folder: Path) -> Iterator[DeskClips]:
-    """Every shard of a folder, in order."""
-    for path in shard_paths(folder):
-        yield load_shard(path)
 
 
 def _progress(generator: np.random.Generator, frames: int) -> np.ndarray:

@@ -23,6 +23,7 @@ from ucpe.lenses.fisheye import Equidistant
 from ucpe.lenses.panoramic import Equirectangular
 from ucpe.lenses.pinhole import Pinhole
 from ucpe.lenses.unified import UCM
+from ucpe.trajectories.rotations import pose_matrix, rotation_from_angles
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -392,14 +393,8 @@ def _seen(lens: Lens, scale: int = 1, size: int | None = None) -> np.ndarray:
 
 def _pose(yaw: float = 0, pitch: float = 0, roll: float = 0, right: float = 0, forward: float = 0) -> Tensor:
     """c2w (4, 4) of a camera that looks right, then up, then tilts clockwise, in degrees."""
-    y, p, r = (math.radians(angle) for angle in (yaw, pitch, roll))
-    about_y = [[math.cos(y), 0, math.sin(y)], [0, 1, 0], [-math.sin(y), 0, math.cos(y)]]
-    about_x = [[1, 0, 0], [0, math.cos(p), -math.sin(p)], [0, math.sin(p), math.cos(p)]]
-    about_z = [[math.cos(r), -math.sin(r), 0], [math.sin(r), math.cos(r), 0], [0, 0, 1]]
-    pose = torch.eye(4, dtype=torch.float64)
-    pose[:3, :3] = torch.from_numpy(np.array(about_y) @ np.array(about_x) @ np.array(about_z))
-    pose[0, 3], pose[2, 3] = right, forward
-    return pose
+    angles = torch.tensor([pitch, yaw, roll], dtype=torch.float64)
+    return pose_matrix(rotation_from_angles(*angles), torch.tensor([right, 0, forward], dtype=torch.float64))
 
 
 def _figure(width: float, height: float, title: str, subtitle: str) -> Figure:

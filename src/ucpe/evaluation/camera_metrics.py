@@ -77,7 +77,7 @@ def orientation_errors(estimated: Calibration, camera: Trajectory, height: int, 
         lens = lens_of_numbers(rows, index, height, width)
         if lens is None:
             continue
-        real = camera.lens[int(frame)] if camera.lens.batch_shape else camera.lens
+        real = camera.lens_at(frame)
         poses = (pose_matrix(rotation, torch.zeros(3).double())[None] for rotation in (turned[index], told[index]))
         got, wanted = (lat_up_map(one, pose, *size)[0] for one, pose in zip((lens, real), poses))
         seen = lens.rays(*size).valid & real.rays(*size).valid

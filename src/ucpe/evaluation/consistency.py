@@ -52,7 +52,7 @@ def scene_consistency(
     chosen = np.unique(np.linspace(0, len(frames) - 1, min(len(frames), MAX_FRAMES)).round().astype(int))
     pictures = [reduced(frames[index], MAX_HEIGHT) for index in chosen]
     height, width = pictures[0].shape[:2]
-    lenses = [camera.lens[int(index)] if camera.lens.batch_shape else camera.lens for index in chosen]
+    lenses = [camera.lens_at(index) for index in chosen]
     features = [_bearings(picture, lens) for picture, lens in zip(pictures, lenses)]
     pixel = pixel_angle(lenses[0], height, width)
     c2w = camera.c2w[chosen].double().numpy()

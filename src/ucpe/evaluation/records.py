@@ -274,7 +274,7 @@ def _against_reference(
     times = frame_times(job.camera, clip)
     c2w = estimate_at(real.c2w, torch.from_numpy(times[real.frames]), torch.from_numpy(times))
     fps = (len(times) - 1) / max(float(times[-1]), 1e-9)
-    camera = Trajectory(c2w, job.camera.lens[0] if job.camera.lens.batch_shape else job.camera.lens, fps)
+    camera = Trajectory(c2w, job.camera.lens_at(0), fps)
     seconds = times if frames == len(times) else np.linspace(0, times[-1], frames)
     return {
         name: pose_metrics(camera, own, seconds, protocol, measuring.duration) for name, protocol in PROTOCOLS.items()

@@ -31,7 +31,7 @@ def preview_sheet(videos: list[CameraVideo], path: str | Path, overlay: bool = T
         for axes, index in zip(row, chosen):
             axes.imshow(video.frames[index], extent=(0, width, height, 0), interpolation="bicubic")
             if overlay:
-                draw_latitudes(axes, lens_at(video.camera, index), video.camera.c2w[index], height, width)
+                draw_latitudes(axes, video.camera.lens_at(index), video.camera.c2w[index], height, width)
             axes.set_axis_off()
         row[0].set_title(
             f"{video.prompt}   ·   {_camera_words(video.camera, height, width)}", fontsize=8, loc="left", pad=4
@@ -76,13 +76,8 @@ def draw_path(axes: Any, camera: Trajectory) -> None:
     axes.set_title("from above", fontsize=7, pad=3)
 
 
-def lens_at(camera: Trajectory, index: int) -> Lens:
-    """The lens of one frame."""
-    return camera.lens[int(index)] if camera.lens.batch_shape else camera.lens
-
-
 def _camera_words(camera: Trajectory, height: int, width: int) -> str:
-    lens = lens_at(camera, 0)
+    lens = camera.lens_at(0)
     angles = camera.angles
     return (
         f"{lens.kind} {float(lens.xfov(height, width)):.0f}°, pitch {float(angles.pitch[0]):.0f}°, "

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -78,24 +77,6 @@ def draw_lens(
     _draw_angles(panel(1, 0, "Angle of each pixel to the optical axis"), rays)
     _draw_lat_up(panel(0, 1, "Lat-Up map: latitude and the direction of up"), lat_up.double().cpu().numpy(), rays)
     _draw_numbers(panel(1, 1, "Numbers"), lens, height, width)
-    return figure
-
-
-def draw_lenses(
-    lenses: Mapping[str, Lens], c2w: Tensor, *, columns: int = 4, height: int = 480, width: int = 832
-) -> Figure:
-    """Sheet of one room seen through several lenses (no batch) by name."""
-    rows = math.ceil(len(lenses) / columns)
-    across, down = 2.9, 2.9 * height / width
-    figure = new_figure(columns * (across + 0.2) + 0.2, rows * (down + 0.42) + 0.15)
-    total_width, total_height = figure.get_size_inches()
-    for index, (name, lens) in enumerate(lenses.items()):
-        row, column = divmod(index, columns)
-        left, bottom = 0.2 + column * (across + 0.2), total_height - (row + 1) * (down + 0.42)
-        axes = figure.add_axes((left / total_width, bottom / total_height, across / total_width, down / total_height))
-        axes.set_title(name, loc="left", fontsize=10.5, color=INK, pad=5)
-        axes.set_axis_off()
-        _draw_room(axes, lens, c2w, round(290 * height / width), 290)
     return figure
 
 

@@ -29,7 +29,7 @@ def overlay(
     height = max(round(frame.shape[0] * width / frame.shape[1]), 2)
     resampling = cv2.INTER_AREA if frame.shape[1] > width else cv2.INTER_CUBIC
     picture = cv2.resize(frame, (width, height), interpolation=resampling)
-    lens = camera.lens[0] if camera.lens.batch_shape else camera.lens
+    lens = camera.lens_at(0)
     field = lat_up_map(lens, camera.c2w[:1].float(), height, width)[0].numpy()
     seen = lens.rays(height, width).valid.numpy()
     for level, pieces in latitude_lines(lens, camera.c2w[0], height, width, sorted(LATITUDES, key=abs)[::-1]).items():

@@ -105,7 +105,7 @@ class PanoramaScene:
 def pictures(scene: Scene, camera: Trajectory, height: int, width: int, *, start: float = 0.0) -> Iterator[np.ndarray]:
     """Every frame (height, width, 3) uint8 that a camera films of a scene from `start` seconds on."""
     for frame in range(len(camera)):
-        lens = camera.lens[frame] if camera.lens.batch_shape else camera.lens
+        lens = camera.lens_at(frame)
         yield scene.picture(lens, camera.c2w[frame], start + frame / camera.fps, height, width)
 
 

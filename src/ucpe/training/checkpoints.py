@@ -28,11 +28,6 @@ class Checkpoint:
     step: int
     tensors: dict[str, Tensor]
 
-    def trained_weights(self) -> dict[str, Tensor]:
-        """What training is for, by parameter name: the averaged weights where there are any."""
-        prefix = AVERAGED if any(name.startswith(AVERAGED) for name in self.tensors) else WEIGHTS
-        return {name.removeprefix(prefix): value for name, value in self.tensors.items() if name.startswith(prefix)}
-
 
 def save_checkpoint(folder: Path, step: int, tensors: Mapping[str, Tensor], keep: int = 2) -> Path:
     """Write the state after `step` steps; of the older ones the newest `keep - 1` stay."""

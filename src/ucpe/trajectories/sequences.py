@@ -37,7 +37,7 @@ def move_sequence(text: str, lens: Lens, *, frames: int = 81, **shot: Any) -> Tr
         if whole is not None:
             last = whole[-1]
             angles = {name: float(getattr(last.angles, name)) for name in ("pitch", "yaw", "roll")}
-            shot, lens = {**shot, **angles}, last.lens[0] if last.lens.batch_shape else last.lens
+            shot, lens = {**shot, **angles}, last.lens_at(0)
         made = [_named(words, lens, frames=end - start + 1, **shot) for words in WITH.split(part)]
         whole = _at_once(made) if whole is None else whole.then(_at_once(made))
     assert whole is not None

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from ucpe.figures import INK, PAPER, PICTURES, check_picture, new_figure, save_figure
+from ucpe.figures import INK, PAPER, PICTURES, new_figure, save_figure
 from ucpe.files import write_file
 from ucpe.trajectories.frustum import Frustum, frustum
 from ucpe.trajectories.trajectory import Trajectory
@@ -53,31 +52,6 @@ def show_trajectory(
         save_figure(_picture(scene), path, dpi=110)
     else:
         raise ValueError(f"a trajectory is shown as {', '.join(PICTURES)} or .html, not {path.name!r}")
-
-
-def show_trajectories(
-    trajectories: Mapping[str, Trajectory],
-    path: str | Path,
-    *,
-    columns: int = 4,
-    views: int = 5,
-    height: int = 480,
-    width: int = 832,
-) -> None:
-    """Draw several trajectories by name on one sheet, each in 3D, to a .png (or .svg, .pdf) picture."""
-    check_picture(path)
-    if not trajectories:
-        raise ValueError("a sheet shows at least one trajectory")
-    rows = math.ceil(len(trajectories) / columns)
-    figure = new_figure(3.6 * columns, 2.9 * rows)
-    for index, (name, trajectory) in enumerate(trajectories.items()):
-        row, column = divmod(index, columns)
-        left, bottom = column / columns, 1 - (row + 1) / rows
-        figure.text(left + 0.012, bottom + 0.91 / rows, name, fontsize=13, weight="bold", color=INK)
-        axes = figure.add_axes((left, bottom, 1 / columns, 1 / rows), projection="3d", computed_zorder=False)
-        scene = _scene(trajectory, name, views, height, width)
-        _draw_space(axes, scene, (left + 0.01, bottom + 0.04 / rows, 1 / columns - 0.02, 0.84 / rows), notes=False)
-    save_figure(figure, path, dpi=110)
 
 
 @dataclass
@@ -214,8 +188,8 @@ def _picture(scene: _Scene) -> Any:
     return figure
 
 
-def _draw_space(axes: Any, scene: _Scene, region: tuple[float, float, float, float], *, notes: bool = True) -> None:
-    """Path and views in 3D, filling a region (left, bottom, width, height) of the figure; notes say what is where."""
+def _draw_space(axes: Any, scene: _Scene, region: tuple[float, float, float, float]) -> None:
+    """Path and views in 3D, filling a region (left, bottom, width, height) of the figure."""
     from mpl_toolkits.mplot3d.art3d import Line3DCollection, Poly3DCollection
 
     floor = scene.low[2]
@@ -246,8 +220,7 @@ def _draw_space(axes: Any, scene: _Scene, region: tuple[float, float, float, flo
         path = Line3DCollection(segments, colors=colours, linewidths=3.2, capstyle="round", zorder=100)
         axes.add_collection3d(path)
     axes.scatter(*scene.path[0], color=TIME_COLOURS[0], s=46, depthshade=False, zorder=101)
-    if notes:
-        _draw_compass(axes, scene)
+    _draw_compass(axes, scene)
     axes.set_axis_off()
     axes.patch.set_visible(False)
     for artist in axes.get_children():

@@ -144,6 +144,10 @@ class Trajectory(Moves):
         """The same poses seen through another lens."""
         return self._with(self.c2w, lens)
 
+    def lens_at(self, frame: int) -> Lens:
+        """The lens of one frame."""
+        return self.lens[int(frame)] if self.lens.batch_shape else self.lens
+
     def lens_per_frame(self) -> Lens:
         """The lens with batch shape (N,), also where it does not change."""
         return self.lens if self.lens.batch_shape else self.lens.expand(len(self))
