@@ -55,19 +55,25 @@ class Parameters:
         return {name: value for name, value in values.items() if value is not None}
 
 
-@dataclass
-class Show:
-    """Draw a lens: a room through it, its angles, the Lat-Up map of a tilted camera, and its numbers."""
+@dataclass(kw_only=True)
+class Source:
+    """A lens from anywhere."""
 
     source: Annotated[str, tyro.conf.Positional]
     """A calibration file (Kalibr, OpenCV, COLMAP, transforms.json, ours), or a name: pinhole, wide, fisheye, ..."""
-    output: Annotated[Path, tyro.conf.arg(aliases=["-o"])] = Path("lens.png")
-    """Picture to write (.png, .svg, .pdf)."""
     camera: str | None = None
     """Which camera of a file that holds several (cam0, 1, ...), or which entry of a batch (0, 1, ...)."""
     lens_size: Annotated[str | None, tyro.conf.arg(metavar="WIDTHxHEIGHT")] = None
     """Image size that a calibration file is for, if it does not say: 1920x1080."""
     parameters: Annotated[Parameters, tyro.conf.arg(name="")] = field(default_factory=Parameters)
+
+
+@dataclass(kw_only=True)
+class Show(Source):
+    """Draw a lens: a room through it, its angles, the Lat-Up map of a tilted camera, and its numbers."""
+
+    output: Annotated[Path, tyro.conf.arg(aliases=["-o"])] = Path("lens.png")
+    """Picture to write (.png, .svg, .pdf)."""
     pitch: float = 0.0
     """The camera looks up by this many degrees."""
     roll: float = 0.0
@@ -80,42 +86,28 @@ class Show:
     """Heading. [default: the name or file]"""
 
 
-@dataclass
-class Convert:
+@dataclass(kw_only=True)
+class Convert(Source):
     """Write a lens in another format."""
 
-    source: Annotated[str, tyro.conf.Positional]
-    """A calibration file, or the name of a lens."""
     target: Annotated[Path, tyro.conf.Positional]
     """File to write: .json or .yaml (ours), cameras.txt (COLMAP), transforms.json, or any with --format."""
     format: Literal["ucpe", "kalibr", "opencv", "colmap", "transforms"] | None = None
     """Format of the target, if its name does not say."""
-    camera: str | None = None
-    """Which camera of a file that holds several (cam0, 1, ...), or which entry of a batch (0, 1, ...)."""
-    lens_size: Annotated[str | None, tyro.conf.arg(metavar="WIDTHxHEIGHT")] = None
-    """Image size that a calibration file is for, if it does not say: 1920x1080."""
-    parameters: Annotated[Parameters, tyro.conf.arg(name="")] = field(default_factory=Parameters)
     height: int = 480
     """Height of the image in pixels, for formats in pixels, if the lens has no size of its own."""
     width: int = 832
     """Width of the image in pixels."""
 
 
-@dataclass
-class Fit:
+@dataclass(kw_only=True)
+class Fit(Source):
     """Find the nearest lens of another model and say how far it is off."""
 
-    source: Annotated[str, tyro.conf.Positional]
-    """A calibration file, or the name of a lens."""
     model: str = "ucm"
     """Model to fit: ucm, eucm, double_sphere, kannala_brandt, brown_conrady, ..."""
     output: Annotated[Path | None, tyro.conf.arg(aliases=["-o"])] = None
     """File to write the fitted lens to (.json or .yaml)."""
-    camera: str | None = None
-    """Which camera of a file that holds several (cam0, 1, ...), or which entry of a batch (0, 1, ...)."""
-    lens_size: Annotated[str | None, tyro.conf.arg(metavar="WIDTHxHEIGHT")] = None
-    """Image size that a calibration file is for, if it does not say: 1920x1080."""
-    parameters: Annotated[Parameters, tyro.conf.arg(name="")] = field(default_factory=Parameters)
     height: int | None = None
     """Height of the image in pixels. [default: the calibration's, else 480]"""
     width: int | None = None

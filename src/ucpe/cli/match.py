@@ -11,7 +11,7 @@ import tyro
 
 from ucpe.cli.parsing import parse
 from ucpe.synthesis.motion.pipeline import MatchSettings
-from ucpe.work import progress_bar
+from ucpe.work import EngineOptions, progress_bar
 
 USAGE = """usage: ucpe match motions SOURCE ... -o motions/           candidates from videos, trajectory files and moves
        ucpe match CURATED --motions motions/ -o matches.parquet
@@ -41,10 +41,7 @@ class MotionOptions:
     """Frame rate of the videos, where they are not at hand."""
     xfov: float | None = None
     """Horizontal field of view of the videos in degrees, if known, for pycolmap."""
-    workers: int | None = None
-    """Processes on this machine [default: 1], or workers on a cluster [default: as many as fit]."""
-    engine: str = "local"
-    """local; ray, which joins the cluster of RAY_ADDRESS or starts one on this machine; or ray://HOST:PORT."""
+    work: Annotated[EngineOptions, tyro.conf.arg(name="")] = field(default_factory=EngineOptions)
 
 
 @dataclass
@@ -59,10 +56,7 @@ class MatchOptions:
     """Matches to write; intermediate rows are kept beside them, in a folder ending in .parts."""
     figure: Path | None = None
     """Picture of the categories before and after (.png or .svg)."""
-    workers: int | None = None
-    """Processes on this machine [default: 1], or workers on a cluster [default: as many as fit]."""
-    engine: str = "local"
-    """local; ray, which joins the cluster of RAY_ADDRESS or starts one on this machine; or ray://HOST:PORT."""
+    work: Annotated[EngineOptions, tyro.conf.arg(name="")] = field(default_factory=EngineOptions)
     settings: Annotated[MatchSettings, tyro.conf.arg(name="")] = field(default_factory=MatchSettings)
 
 
@@ -99,7 +93,7 @@ def _motions(options: MotionOptions) -> None:
 
     sources = [_source(name, options) for name in options.sources]
     with progress_bar() as show:
-        counts = extract_motions(sources, options.output, show, workers=options.workers, engine=options.engine)
+        counts = extract_motions(sources, options.output, show, **vars(options.work))
     print(f"{options.output}  {counts.pop('', 0)} motions")
     for reason, count in counts.most_common():
         print(f"  {count} not used: {reason}")
@@ -141,13 +135,7 @@ def _match(options: MatchOptions) -> None:
 
     with progress_bar() as show:
         summary = match_clips(
-            options.curated,
-            options.motions,
-            options.output,
-            options.settings,
-            show,
-            workers=options.workers,
-            engine=options.engine,
+            options.curated, options.motions, options.output, options.settings, show, **vars(options.work)
         )
     print(f"motions    {summary.motions} used{_reasons(summary.dropped_motions)}")
     print(f"clips      {summary.clips}{_reasons(summary.dropped_clips)}")

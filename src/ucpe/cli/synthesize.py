@@ -6,11 +6,12 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 import tyro
 
 from ucpe.cli.parsing import parse
+from ucpe.synthesis.clips import ClipSettings, synthesize
 from ucpe.work import WorkOptions, progress_bar
 
 
@@ -28,18 +29,7 @@ class Synthesize:
     output: Annotated[Path, tyro.conf.arg(aliases=["-o"])] = Path("dataset")
     """Folder to write: metadata.parquet and videos/."""
     clips: int = 200
-    seed: int = 0
-    frames: int = 81
-    height: int = 480
-    width: int = 832
-    fps: float = 16.0
-    families: tuple[str, ...] = ("pinhole", "wide", "fisheye", "extreme-fisheye")
-    """Lens families to draw from."""
-    test_share: float = 0.0
-    """Share of the paths that go to the split "test"."""
-    panning: Literal["paper", "released"] = "paper"
-    """How far panning curves turn: both ends within 90, 40 and 30 degrees of yaw, pitch and roll; or, as in the
-    authors' code, a start within these and as large a change from there."""
+    settings: Annotated[ClipSettings, tyro.conf.arg(name="")] = field(default_factory=ClipSettings)
     work: Annotated[WorkOptions, tyro.conf.arg(name="")] = field(default_factory=WorkOptions)
     caption_url: str | None = None
     """OpenAI-compatible endpoint that captions clips without a caption, e.g. http://localhost:8000/v1"""
@@ -52,23 +42,11 @@ class Synthesize:
 def main(arguments: Sequence[str]) -> None:
     """Parse the command line and film."""
     options = parse(Synthesize, arguments, "ucpe synthesize")
-    from ucpe.synthesis.clips import ClipSettings, synthesize
-
     if options.caption_url and not options.caption_model:
         raise ValueError("--caption-url needs --caption-model")
-    settings = ClipSettings(
-        seed=options.seed,
-        frames=options.frames,
-        height=options.height,
-        width=options.width,
-        fps=options.fps,
-        families=options.families,
-        test_share=options.test_share,
-        panning=options.panning,
-    )
     with progress_bar() as show:
         summary = synthesize(
-            options.sources, options.output, options.clips, settings, progress=show, **vars(options.work)
+            options.sources, options.output, options.clips, options.settings, progress=show, **vars(options.work)
         )
     print(f"{options.output}: {summary.clips} clips, {summary.made} of them made now")
     for title, problems in (("sources set aside", summary.set_aside), ("not filmed", summary.failed)):

@@ -20,6 +20,14 @@ from ucpe.evaluation.estimators.base import up_of_angles
 from ucpe.lenses import Equirectangular, Lens, Pinhole
 from ucpe.synthesis.curation.scale import NEAR_PERCENTILE
 from ucpe.synthesis.layouts import reduced
+from ucpe.synthesis.structure import (
+    extract_features,
+    largest_map,
+    load_pycolmap,
+    mapping_options,
+    match_features,
+    write_picture,
+)
 from ucpe.trajectories import Trajectory
 from ucpe.video import VideoError, probe_video, read_video
 
@@ -141,44 +149,16 @@ def read_part(
 
 def estimate_focal_length(clip: Clip) -> Pinhole:
     """A pinhole with the focal length that COLMAP finds with a map of some frames; EstimationFailure without a map."""
-    import cv2
-
-    try:
-        import pycolmap
-    except ImportError:
-        raise ValueError(
-            "finding the lens needs pycolmap: pip install 'ucpe[colmap]', or give --lens or --xfov"
-        ) from None
-    pycolmap.logging.minloglevel = pycolmap.logging.FATAL.value
+    load_pycolmap("finding the lens (or give --lens or --xfov)")
     chosen = np.unique(np.linspace(0, len(clip.frames) - 1, CALIBRATION_FRAMES).round().astype(int))
     with tempfile.TemporaryDirectory(prefix="ucpe-lens-") as folder:
-        images, database, output = Path(folder) / "images", Path(folder) / "matches.db", Path(folder) / "map"
+        images, database = Path(folder) / "images", Path(folder) / "matches.db"
         images.mkdir()
-        output.mkdir()
         for index in chosen:
-            cv2.imwrite(str(images / f"{index:06d}.png"), np.ascontiguousarray(clip.frames[index][..., ::-1]))
-        reader, extraction = pycolmap.ImageReaderOptions(), pycolmap.FeatureExtractionOptions()
-        reader.camera_model = "SIMPLE_PINHOLE"
-        extraction.num_threads, extraction.use_gpu, extraction.sift.max_num_features = 1, False, 2048
-        pycolmap.extract_features(
-            database,
-            images,
-            camera_mode=pycolmap.CameraMode.SINGLE,
-            reader_options=reader,
-            extraction_options=extraction,
-            device=pycolmap.Device.cpu,
-        )
-        matching, verification = pycolmap.FeatureMatchingOptions(), pycolmap.TwoViewGeometryOptions()
-        matching.num_threads, matching.use_gpu, verification.ransac.random_seed = 1, False, 0
-        pycolmap.match_exhaustive(database, matching, verification_options=verification, device=pycolmap.Device.cpu)
-        options = pycolmap.IncrementalPipelineOptions()
-        options.random_seed = options.mapper.random_seed = options.triangulation.random_seed = 0
-        options.num_threads = options.mapper.num_threads = 1
-        options.multiple_models, options.min_model_size, options.extract_colors = False, 3, False
-        options.mapper.init_min_num_inliers = 50
-        pycolmap.logging.minloglevel = pycolmap.logging.FATAL.value
-        maps = pycolmap.incremental_mapping(database, images, output, options)
-        largest = max(maps.values(), key=lambda found: found.num_reg_images(), default=None)
+            write_picture(images, index, clip.frames[index])
+        extract_features(database, images, "SIMPLE_PINHOLE")
+        match_features(database)
+        largest = largest_map(database, images, Path(folder) / "map", mapping_options())
         if largest is None or largest.num_reg_images() < 0.5 * len(chosen):
             raise EstimationFailure(
                 "its lens is not known and there is too little parallax to find it: give --lens or --xfov"

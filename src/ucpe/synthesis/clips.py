@@ -41,7 +41,8 @@ class ClipSettings:
     test_share: float = 0.0
     """Share of the paths whose clips belong to the split "test"."""
     panning: Panning = "paper"
-    """How far panning curves reach."""
+    """How far panning curves turn: both ends within 90, 40 and 30 degrees of yaw, pitch and roll; or, as in the
+    authors' code, a start within these and as large a change from there."""
 
     def __post_init__(self) -> None:
         if unknown := [name for name in self.families if name not in FAMILIES]:

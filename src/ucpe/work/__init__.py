@@ -19,7 +19,7 @@ order, after any kill.
 """
 
 from ucpe.work.locks import folder_lock
-from ucpe.work.options import WorkOptions
+from ucpe.work.options import EngineOptions, WorkOptions
 from ucpe.work.parts import JsonParts, Parts
 from ucpe.work.progress import Progress, progress_bar
 from ucpe.work.quarantine import Quarantine
@@ -29,6 +29,7 @@ from ucpe.work.stages import Calls, Item, Resources, Stage
 __all__ = [
     "Calls",
     "Done",
+    "EngineOptions",
     "Item",
     "JsonParts",
     "Parts",

@@ -6,12 +6,18 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
-class WorkOptions:
-    """Where and how long work runs."""
+class EngineOptions:
+    """Where long work runs."""
 
     workers: int | None = None
     """Processes on this machine [default: 1], or workers on a cluster [default: as many as fit]."""
     engine: str = "local"
     """local; ray, which joins the cluster of RAY_ADDRESS or starts one on this machine; or ray://HOST:PORT."""
+
+
+@dataclass(frozen=True)
+class WorkOptions(EngineOptions):
+    """Where long work runs, and whether it repeats what failed."""
+
     retry_failed: bool = False
     """Try again what failed before."""

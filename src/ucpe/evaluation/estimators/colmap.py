@@ -25,6 +25,15 @@ from ucpe.evaluation.estimators.known_rotation import average_rotations, build_t
 from ucpe.evaluation.rectification import MAX_XFOV, rectify_video
 from ucpe.lenses import Lens, Pinhole
 from ucpe.synthesis.layouts import reduced
+from ucpe.synthesis.structure import (
+    extract_features,
+    largest_map,
+    load_pycolmap,
+    mapping_options,
+    match_features,
+    poses_by_number,
+    write_picture,
+)
 from ucpe.trajectories.rotations import nearest_rotation
 
 MATCH_PIXELS = 0.6
@@ -100,10 +109,7 @@ class ColmapEstimator(PoseEstimator):
     name = "colmap"
 
     def __init__(self, settings: ColmapSettings | None = None):
-        try:
-            import pycolmap
-        except ImportError:
-            raise ValueError("pose from COLMAP needs pycolmap: pip install 'ucpe[colmap]'") from None
+        pycolmap = load_pycolmap("estimating poses with COLMAP")
         if threading.current_thread() is threading.main_thread():
             # Once loaded, the library answers SIGTERM with a native stack trace.
             signal.signal(signal.SIGTERM, signal.getsignal(signal.SIGTERM))
@@ -184,40 +190,25 @@ class ColmapEstimator(PoseEstimator):
         images.mkdir()
         masks.mkdir()
         for index, (frame, seen) in enumerate(zip(frames, valid)):
-            cv2.imwrite(str(images / _image_name(index)), np.ascontiguousarray(frame[..., ::-1]))
+            name = write_picture(images, index, frame)
             eroded = cv2.erode(seen.astype(np.uint8) * 255, np.ones((5, 5), np.uint8), borderValue=255)
-            cv2.imwrite(str(masks / f"{_image_name(index)}.png"), eroded)
+            cv2.imwrite(str(masks / f"{name}.png"), eroded)
         matrix = pinhole.intrinsics(*frames.shape[1:3])
         camera = (matrix[0, 0], matrix[1, 1], matrix[0, 2], matrix[1, 2])
-        reader = pycolmap.ImageReaderOptions()
-        reader.camera_model = "PINHOLE"
-        reader.camera_params = ",".join(f"{float(value):.9g}" for value in camera)
-        reader.mask_path = masks
-        extraction = pycolmap.FeatureExtractionOptions()
-        extraction.num_threads, extraction.use_gpu = self.settings.threads, False
-        extraction.sift.max_num_features = self.settings.max_features
-        _silence()
-        pycolmap.extract_features(
-            database,
-            images,
-            camera_mode=pycolmap.CameraMode.SINGLE,
-            reader_options=reader,
-            extraction_options=extraction,
-            device=pycolmap.Device.cpu,
-        )
+        parameters = ",".join(f"{float(value):.9g}" for value in camera)
+        limits: dict[str, Any] = {"max_features": self.settings.max_features, "threads": self.settings.threads}
+        extract_features(database, images, "PINHOLE", parameters, masks=masks, **limits)
         with pycolmap.Database.open(database) as opened:
             counts = np.array([opened.num_keypoints_for_image(image.image_id) for image in opened.read_all_images()])
         if np.median(counts) < 8:
             raise EstimationFailure(f"too little texture: a median of {np.median(counts):.0f} features per frame")
-        matching = pycolmap.FeatureMatchingOptions()
-        matching.num_threads, matching.use_gpu = self.settings.threads, False
-        pairing = pycolmap.SequentialPairingOptions()
-        pairing.overlap, pairing.num_threads = self.settings.overlap, self.settings.threads
-        verification = pycolmap.TwoViewGeometryOptions()
-        verification.ransac.random_seed = self.settings.seeds[0]
-        verification.max_H_inlier_ratio = 1.0  # never from a homography: its two poses explain a flat scene equally
-        _silence()
-        pycolmap.match_sequential(database, matching, pairing, verification, device=pycolmap.Device.cpu)
+        match_features(
+            database,
+            overlap=self.settings.overlap,
+            seed=self.settings.seeds[0],
+            threads=self.settings.threads,
+            homographies=False,  # the two poses of a homography explain a flat scene equally
+        )
         return counts
 
     def _refined(self, workspace: Path, c2w: np.ndarray) -> PoseEstimate | None:
@@ -236,7 +227,7 @@ class ColmapEstimator(PoseEstimator):
                 reconstruction.add_image_with_trivial_frame(plain, pycolmap.Rigid3d(pose))
         options = self._mapping_options(self.settings.seeds[0], self.settings.angles[0])
         for _ in range(REFINEMENTS):
-            _silence()
+            load_pycolmap("triangulating")
             reconstruction = pycolmap.triangulate_points(
                 reconstruction, database, workspace / "images", output, options=options
             )
@@ -276,26 +267,13 @@ class ColmapEstimator(PoseEstimator):
 
     def _map(self, workspace: Path, seed: int, angle: float) -> PoseEstimate | None:
         """An incremental map, if there is one."""
-        import pycolmap
-
-        output = workspace / f"map-{seed}"
-        output.mkdir(exist_ok=True)
-        options = self._mapping_options(seed, angle)
-        _silence()
-        maps = pycolmap.incremental_mapping(workspace / "matches.db", workspace / "images", output, options)
-        largest = max(maps.values(), key=lambda found: found.num_reg_images(), default=None)
+        places = (workspace / "matches.db", workspace / "images", workspace / f"map-{seed}")
+        largest = largest_map(*places, self._mapping_options(seed, angle))
         return None if largest is None else self._poses(largest, seed)
 
     def _mapping_options(self, seed: int, angle: float) -> Any:
-        import pycolmap
-
-        options = pycolmap.IncrementalPipelineOptions()
-        options.random_seed = options.mapper.random_seed = options.triangulation.random_seed = seed
-        options.num_threads = options.mapper.num_threads = self.settings.threads
-        options.multiple_models, options.min_model_size, options.extract_colors = False, 3, False
-        options.ba_refine_focal_length = options.ba_refine_principal_point = options.ba_refine_extra_params = False
-        options.mapper.abs_pose_refine_focal_length = options.mapper.abs_pose_refine_extra_params = False
-        options.mapper.init_min_tri_angle, options.mapper.init_min_num_inliers = angle, 50
+        options = mapping_options(seed, self.settings.threads, hold_lens=True)
+        options.mapper.init_min_tri_angle = angle
         # Far points are kept: they pin the rotation that a flat foreground leaves ambiguous.
         options.triangulation.min_angle = options.mapper.filter_min_tri_angle = 0.1
         options.mapper.ba_local_min_tri_angle = 1.0
@@ -346,24 +324,18 @@ def unexplained(
 def poses_of(reconstruction: Any, seed: int) -> PoseEstimate:
     """Camera-to-world poses of the registered frames, in near-plane depths of the map where it has any depth."""
     points = {key: point.xyz for key, point in reconstruction.points3D.items()}
-    found = []
+    depths = []
     for image in reconstruction.images.values():
-        if not image.has_pose:
-            continue
-        centre = image.projection_center()
-        world_from_camera = np.eye(4)
-        world_from_camera[:3] = image.cam_from_world().inverse().matrix()
         seen = [points[point.point3D_id] for point in image.points2D if point.has_point3D()]
-        depth = np.percentile(np.linalg.norm(np.array(seen) - centre, axis=1), NEAR_PERCENTILE) if seen else np.nan
-        found.append((_frame_number(image.name), world_from_camera, depth))
-    found.sort(key=lambda row: row[0])
-    depths = np.array([row[2] for row in found])
-    near = float(np.nanmedian(depths)) if np.isfinite(depths).any() else None
-    c2w = torch.from_numpy(np.stack([row[1] for row in found]))
-    if near is not None:
-        c2w[:, :3, 3] /= near
-    unit = None if near is None else 1.0
-    return PoseEstimate(c2w, np.array([row[0] for row in found]), unit, details={"method": "mapping", "seed": seed})
+        if image.has_pose and seen:
+            distances = np.linalg.norm(np.array(seen) - image.projection_center(), axis=1)
+            depths.append(np.percentile(distances, NEAR_PERCENTILE))
+    found = poses_by_number(reconstruction)
+    c2w = torch.from_numpy(np.stack(list(found.values())))
+    if depths:
+        c2w[:, :3, 3] /= float(np.median(depths))
+    unit = 1.0 if depths else None
+    return PoseEstimate(c2w, np.array(list(found)), unit, details={"method": "mapping", "seed": seed})
 
 
 def _background_poses(
@@ -531,16 +503,5 @@ def _rays(pixels: np.ndarray, inverse: np.ndarray) -> np.ndarray:
     return rays / np.linalg.norm(rays, axis=1, keepdims=True)
 
 
-def _image_name(index: int) -> str:
-    return f"{index:06d}.png"
-
-
 def _frame_number(name: str) -> int:
     return int(name.removesuffix(".png"))
-
-
-def _silence() -> None:
-    """Keeps the library's progress lines off the screen; some of its calls turn them on again."""
-    import pycolmap
-
-    pycolmap.logging.minloglevel = pycolmap.logging.FATAL.value

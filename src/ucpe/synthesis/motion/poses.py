@@ -13,6 +13,15 @@ import numpy as np
 import torch
 
 from ucpe.files import file_fingerprint
+from ucpe.synthesis.structure import (
+    extract_features,
+    largest_map,
+    load_pycolmap,
+    mapping_options,
+    match_features,
+    poses_by_number,
+    write_picture,
+)
 from ucpe.trajectories import DEFAULT_LENS, Trajectory
 
 
@@ -75,11 +84,7 @@ class Pycolmap:
         seed: int = 0,
         threads: int = 1,
     ):
-        try:
-            import pycolmap
-        except ImportError:
-            raise ValueError("poses from pycolmap need it: pip install 'ucpe[colmap]'") from None
-        pycolmap.logging.minloglevel = pycolmap.logging.FATAL.value
+        load_pycolmap("estimating poses")
         if xfov is not None and not 0 < xfov < 180:
             raise ValueError(f"xfov of a pinhole must be in (0, 180) degrees, got {xfov:g}")
         self.xfov, self.keyframe_fps, self.min_registered = xfov, keyframe_fps, min_registered
@@ -100,8 +105,8 @@ class Pycolmap:
                 found = self._map(Path(folder), images)
         if len(found) < max(self.min_registered * len(numbers), 2):
             raise ValueError(f"only {len(found)} of {len(numbers)} keyframes could be placed")
-        frames = torch.tensor(sorted(found), dtype=torch.float64)
-        c2w = torch.from_numpy(np.stack([found[number] for number in sorted(found)]))
+        frames = torch.tensor(list(found), dtype=torch.float64)
+        c2w = torch.from_numpy(np.stack(list(found.values())))
         every = torch.arange(int(frames[0]), int(frames[-1]) + 1, dtype=torch.float64)
         return Trajectory(interpolate_poses(c2w, frames, every), DEFAULT_LENS, rate)
 
@@ -117,72 +122,32 @@ class Pycolmap:
 
     def _map(self, folder: Path, images: Path) -> dict[int, np.ndarray]:
         """Camera-to-world poses (4, 4) by frame number."""
-        import pycolmap
-
-        database = folder / "matches.db"
-        extraction = pycolmap.FeatureExtractionOptions()
-        extraction.num_threads, extraction.use_gpu, extraction.sift.max_num_features = self.threads, False, 2048
-        reader = pycolmap.ImageReaderOptions()
-        reader.camera_model = "SIMPLE_RADIAL"
+        database, parameters = folder / "matches.db", ""
         if self.xfov is not None:
             height, width = _picture_size(images)
             focal = width / 2 / math.tan(math.radians(self.xfov) / 2)
-            reader.camera_params = f"{focal:.9g},{width / 2:.9g},{height / 2:.9g},0"
-        pycolmap.extract_features(
-            database,
-            images,
-            camera_mode=pycolmap.CameraMode.SINGLE,
-            reader_options=reader,
-            extraction_options=extraction,
-            device=pycolmap.Device.cpu,
-        )
-        matching = pycolmap.FeatureMatchingOptions()
-        matching.num_threads, matching.use_gpu = self.threads, False
-        verification = pycolmap.TwoViewGeometryOptions()
-        verification.ransac.random_seed = self.seed
-        pairing = pycolmap.SequentialPairingOptions()
-        pairing.num_threads = self.threads
-        pycolmap.match_sequential(database, matching, pairing, verification, device=pycolmap.Device.cpu)
-        options = pycolmap.IncrementalPipelineOptions()
-        options.random_seed = options.mapper.random_seed = options.triangulation.random_seed = self.seed
-        options.num_threads = options.mapper.num_threads = self.threads
-        options.multiple_models, options.min_model_size, options.extract_colors = False, 3, False
-        if self.xfov is not None:
-            options.ba_refine_focal_length = options.ba_refine_extra_params = False
-            options.mapper.abs_pose_refine_focal_length = options.mapper.abs_pose_refine_extra_params = False
-        options.mapper.init_min_tri_angle, options.mapper.init_min_num_inliers = 4.0, 50
+            parameters = f"{focal:.9g},{width / 2:.9g},{height / 2:.9g},0"
+        extract_features(database, images, "SIMPLE_RADIAL", parameters, threads=self.threads)
+        match_features(database, overlap=10, seed=self.seed, threads=self.threads)
+        options = mapping_options(self.seed, self.threads, hold_lens=self.xfov is not None)
+        options.mapper.init_min_tri_angle = 4.0
         options.triangulation.min_angle = options.mapper.filter_min_tri_angle = 0.5
-        maps = pycolmap.incremental_mapping(database, images, folder, options)
-        best = max(maps.values(), key=lambda found: found.num_reg_images(), default=None)
-        return {} if best is None else _registered(best)
-
-
-def _registered(reconstruction: Any) -> dict[int, np.ndarray]:
-    found = {}
-    for image in reconstruction.images.values():
-        if image.has_pose:
-            pose = np.eye(4)
-            pose[:3] = image.cam_from_world().inverse().matrix()
-            found[int(Path(image.name).stem)] = pose
-    return found
+        best = largest_map(database, images, folder / "map", options)
+        return {} if best is None else poses_by_number(best)
 
 
 def _write_keyframes(video: Path, folder: Path, step: int) -> list[int]:
     """Every `step`-th frame and the last as pictures named by their frame numbers, which are returned."""
-    import cv2
-
     from ucpe.video import read_video
-
-    def write(frame: Any) -> int:
-        cv2.imwrite(str(folder / f"{frame.index:08d}.png"), np.ascontiguousarray(frame.rgb[..., ::-1]))
-        return frame.index
 
     numbers, last = [], None
     for last in read_video(video):
         if last.index % step == 0:
-            numbers.append(write(last))
+            write_picture(folder, last.index, last.rgb)
+            numbers.append(last.index)
     if last is not None and last.index % step:
-        numbers.append(write(last))
+        write_picture(folder, last.index, last.rgb)
+        numbers.append(last.index)
     return numbers
 
 
