@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from ucpe.files import atomic_file
 
@@ -45,3 +45,11 @@ def hide_ticks(axes: Axes) -> None:
     """Leave out ticks and borders of axes."""
     axes.set(xticks=[], yticks=[])
     axes.spines[:].set_visible(False)
+
+
+def quiet_axes(axes: Axes, grid: Literal["x", "y", "both"] = "both") -> None:
+    """A faint grid behind what is drawn, no border above and to the right, and no tick marks."""
+    axes.grid(axis=grid, color=GRID, linewidth=0.8)
+    axes.set_axisbelow(True)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.tick_params(colors=INK, length=0)

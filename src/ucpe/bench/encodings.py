@@ -336,7 +336,11 @@ def draw(results: Results, records: dict[str, Record], runs: Sequence[Item], cli
     curves = {titles[name]: curve for name, curve in results.curves.items() if curve is not None}
     if curves:
         steps = results.benchmark.training.steps
-        paths.append(curve_plot(output / "curves.png", curves, steps, "PSNR of the training loss (dB)"))
+        points = {
+            name: [(steps * (i + 0.5) / len(curve), y, 0.0) for i, y in enumerate(curve)]
+            for name, curve in curves.items()
+        }
+        paths.append(curve_plot(output / "curves.png", {"PSNR of the training loss (dB)": points}))
     maps = {titles[name]: _error_maps(runs, records, name) for name in titles}
     if any(any(image is not None for image in row) for row in maps.values()):
         paths.append(image_grid(output / "errors.png", _ERROR_COLUMNS, maps))

@@ -9,7 +9,7 @@ import numpy as np
 
 from ucpe.bench.statistics import Spread
 from ucpe.bench.tables import NOT_RUN
-from ucpe.figures import GRID, INK, hide_ticks, new_figure, save_figure
+from ucpe.figures import GRID, INK, hide_ticks, new_figure, quiet_axes, save_figure
 
 COLORS = ("#3d6cb3", "#3a9a73", "#dd9a2f", "#c8553d", "#7a5aa6", "#5b6770")
 MARKERS = "osD^vP"
@@ -52,13 +52,10 @@ def dot_plot(
         axis.set_title(title, size=10, color=INK)
         axis.set_xlabel(label, color=INK)
         axis.set_yticks(range(len(rows)), rows)
-        axis.grid(axis="x", color=GRID, linewidth=0.8)
-        axis.set_axisbelow(True)
+        quiet_axes(axis, "x")
+        axis.spines["left"].set_visible(False)
         for index in range(1, len(rows)):
             axis.axhline(index - 0.5, color=GRID, linewidth=0.5)
-        for side in ("top", "right", "left"):
-            axis.spines[side].set_visible(False)
-        axis.tick_params(colors=INK, length=0)
     axes[0][0].set_ylim(len(rows) - 0.5, -0.5)
     handles = {text: handle for axis in axes[0] for handle, text in zip(*axis.get_legend_handles_labels())}
     figure.legend(handles.values(), handles.keys(), loc="lower center", ncol=len(series), frameon=False, fontsize=9)
@@ -66,24 +63,37 @@ def dot_plot(
     return save_figure(figure, path, dpi=130)
 
 
-def curve_plot(path: Path, curves: Mapping[str, Sequence[float]], steps: int, label: str) -> Path:
-    """Write a PNG with one line per contestant over equal parts of the steps, named in the legend."""
-    figure = new_figure(7.5, 5.2)
-    axis = figure.subplots()
-    for number, (name, curve) in enumerate(curves.items()):
-        at = [steps * (i + 0.5) / len(curve) for i in range(len(curve))]
-        style = "-" if number < len(COLORS) else "--" if number < 2 * len(COLORS) else ":"
-        axis.plot(at, curve, style, color=COLORS[number % len(COLORS)], linewidth=1.6, label=name)
-    axis.set_xlabel("training step", color=INK)
-    axis.set_ylabel(label, color=INK)
-    axis.set_xlim(0, steps)
-    axis.grid(color=GRID, linewidth=0.8)
-    axis.set_axisbelow(True)
-    for side in ("top", "right"):
-        axis.spines[side].set_visible(False)
-    axis.tick_params(colors=INK, length=0)
-    axis.legend(frameon=False, fontsize=8, loc="lower right", ncol=2)
-    figure.tight_layout()
+def curve_plot(
+    path: Path,
+    panels: Mapping[str, Mapping[str, Sequence[tuple[float, float, float]]]],
+    levels: Mapping[str, Mapping[str, float]] | None = None,
+) -> Path:
+    """Write a PNG with one panel per label: a line per contestant through (step, value, deviation).
+
+    `levels` are values to compare with by label and name, drawn as dotted lines.
+    """
+    figure = new_figure(1.5 + 4.2 * len(panels), 4.6)
+    axes = figure.subplots(1, len(panels), squeeze=False)[0]
+    for axis, (label, curves) in zip(axes, panels.items()):
+        for number, (name, points) in enumerate(curves.items()):
+            if points:
+                steps, values, deviations = zip(*points)
+                style = {
+                    "color": COLORS[number % len(COLORS)],
+                    "linestyle": ("-", "--", ":")[number // len(COLORS) % 3],
+                }
+                axis.errorbar(
+                    steps, values, deviations, label=name, marker="o", markersize=3, capsize=2, linewidth=1.4, **style
+                )
+        for name, level in (levels or {}).get(label, {}).items():
+            axis.axhline(level, color=INK, linewidth=0.8, linestyle=":")
+            axis.text(1, level, name, transform=axis.get_yaxis_transform(), size=7, color=INK, ha="right", va="bottom")
+            axis.set_ylim(bottom=0)
+        axis.set_xlabel("steps", color=INK)
+        axis.set_title(label, size=10, color=INK)
+        quiet_axes(axis)
+    figure.legend(*axes[0].get_legend_handles_labels(), loc="lower center", ncol=4, frameon=False, fontsize=8)
+    figure.tight_layout(rect=(0, 0.17, 1, 1))
     return save_figure(figure, path, dpi=130)
 
 

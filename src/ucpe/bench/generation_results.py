@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ucpe.bench.figures import COLORS, image_grid
+from ucpe.bench.figures import curve_plot, image_grid
 from ucpe.bench.runs import Machine, Record
 from ucpe.bench.statistics import Difference, Spread, difference_of, spread_of
 from ucpe.bench.tables import NOT_RUN, markdown_table, not_run, shown_difference, shown_spread
-from ucpe.figures import GRID, INK, new_figure, save_figure
 
 if TYPE_CHECKING:
     from ucpe.bench.generation import Benchmark
@@ -200,39 +199,19 @@ def draw(results: Results, records: Mapping[str, Record], output: Path) -> None:
 
 def draw_curves(path: Path, results: Results) -> None:
     """Write a PNG of yaw and travel error by step, with the still camera and the floor."""
-    figure = new_figure(9.5, 3.8)
-    axes = figure.subplots(1, 2)
     units = {"yaw": "yaw error (degrees)", "travel": "travel error (near-plane depths)"}
-    for axis, (metric, label) in zip(axes, units.items()):
-        for number, (name, title) in enumerate(results.contestants.items()):
-            found = [(step, value) for step, value in zip(results.checks, results.curves[metric][name]) if value]
-            if not found:
-                continue
-            axis.errorbar(
-                [step for step, _ in found],
-                [value.mean for _, value in found],
-                yerr=[value.deviation or 0 for _, value in found],
-                color=COLORS[number % len(COLORS)],
-                linestyle="-" if number < len(COLORS) else "--",
-                marker="o",
-                markersize=3,
-                capsize=2,
-                linewidth=2.2 if name.startswith(REFERENCE) else 1.2,
-                label=title,
-            )
-        for value, text in ((results.still[metric], "still camera"), (results.floors["latents"][metric], "floor")):
-            axis.axhline(value, color=INK, linewidth=0.8, linestyle=":")
-            axis.text(results.checks[-1], value, text, size=7, color=INK, ha="right", va="bottom")
-        axis.set_xlabel("steps", color=INK)
-        axis.set_title(label, size=10, color=INK)
-        axis.set_ylim(bottom=0)
-        axis.grid(axis="y", color=GRID, linewidth=0.8)
-        axis.set_axisbelow(True)
-        for side in ("top", "right"):
-            axis.spines[side].set_visible(False)
-    figure.legend(*axes[0].get_legend_handles_labels(), loc="lower center", ncol=4, frameon=False, fontsize=8)
-    figure.tight_layout(rect=(0, 0.13, 1, 1))
-    save_figure(figure, path, dpi=130)
+    panels, levels = {}, {}
+    for metric, label in units.items():
+        panels[label] = {
+            title: [
+                (step, value.mean, value.deviation or 0)
+                for step, value in zip(results.checks, results.curves[metric][name])
+                if value is not None
+            ]
+            for name, title in results.contestants.items()
+        }
+        levels[label] = {"still camera": results.still[metric], "floor": results.floors["latents"][metric]}
+    curve_plot(path, panels, levels)
 
 
 def _found(record: Record, prefix: str) -> dict[str, np.ndarray]:

@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ucpe.figures import GRID, INK, new_figure, save_figure
+from ucpe.figures import GRID, INK, new_figure, quiet_axes, save_figure
 from ucpe.files import atomic_file
 from ucpe.lenses import FAMILIES, Lens, lens_from_dict
 from ucpe.synthesis.dataset import ClipDataset, ClipFolder, open_dataset
@@ -235,7 +235,7 @@ def draw_categories(statistics: Statistics, path: str | Path, most: int = 40) ->
         axis.set_ylabel("share (%)", color=INK)
         axis.set_title(title, color=INK, fontsize=11, loc="left")
         axis.tick_params(axis="x", rotation=60 if len(names) > 8 else 0, labelsize=8)
-        _plain(axis)
+        quiet_axes(axis)
     save_figure(figure, path)
 
 
@@ -324,7 +324,7 @@ def _draw_histogram(axis: Any, values: np.ndarray, label: str, bins: np.ndarray)
     )
     axis.set_xlabel(label, color=INK)
     axis.set_ylabel("share (%)", color=INK)
-    _plain(axis)
+    quiet_axes(axis)
 
 
 def _draw_lens_map(axis: Any, values: Statistics) -> None:
@@ -338,7 +338,7 @@ def _draw_lens_map(axis: Any, values: Statistics) -> None:
     axis.set_ylim(-0.1, 2.5)
     axis.set_xlabel("horizontal field of view (degrees)", color=INK)
     axis.set_ylabel("distortion ξ", color=INK)
-    _plain(axis)
+    quiet_axes(axis)
 
 
 def _draw_attitude(axis: Any, values: Statistics) -> None:
@@ -353,18 +353,10 @@ def _draw_attitude(axis: Any, values: Statistics) -> None:
     axis.set_yticks(range(-90, 91, 45))
     axis.set_xlabel("roll of the first frame (degrees)", color=INK)
     axis.set_ylabel("pitch (degrees)", color=INK)
-    _plain(axis)
+    quiet_axes(axis)
 
 
 def _rectangle(corner: tuple[float, float], size: tuple[float, float], color: str) -> Any:
     from matplotlib.patches import Rectangle
 
     return Rectangle(corner, *size, facecolor=color, alpha=0.18, edgecolor=color)
-
-
-def _plain(axis: Any) -> None:
-    axis.grid(color=GRID, linewidth=0.6)
-    axis.set_axisbelow(True)
-    axis.tick_params(colors=INK)
-    for side in ("top", "right"):
-        axis.spines[side].set_visible(False)

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow.compute as compute
 import torch
 
-from ucpe.figures import new_figure, save_figure
+from ucpe.figures import new_figure, quiet_axes, save_figure
 from ucpe.synthesis.motion.candidates import read_motions
 from ucpe.synthesis.motion.selection import evenness
 from ucpe.synthesis.motion.window import Window
@@ -37,10 +37,8 @@ def draw_balance(before: dict[str, int], after: dict[str, int], path: str | Path
         most_common = max(counts.values(), default=0)
         title = f"{what}: at most {most_common:,} of a category, evenness {evenness(counts):.2f}"
         axis.set_title(title, loc="left", fontsize=10)
-        axis.spines[["top", "right"]].set_visible(False)
+        quiet_axes(axis, "y")
         axis.tick_params(axis="y", labelsize=8)
-        axis.grid(axis="y", alpha=0.25)
-        axis.set_axisbelow(True)
     lower.set_xticks(range(len(names)), names, rotation=90, fontsize=7)
     lower.set_xlim(-0.7, len(names) - 0.3)
     save_figure(figure, path, dpi=110)
