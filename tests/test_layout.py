@@ -52,6 +52,8 @@ def test_the_check_sees_every_kind_of_import():
 def test_every_command_has_its_file_and_every_file_its_command():
     files = {path.stem for path in (PACKAGE / "cli").glob("*.py")} - {"__init__", "cameras", "errors", "parsing"}
     assert files == set(COMMANDS)
+    tests = {path.stem.removeprefix("test_cli_") for path in (PACKAGE.parents[1] / "tests/cli").glob("*.py")}
+    assert set(COMMANDS) <= tests
 
 
 def test_the_documented_import_graph_is_the_real_one():

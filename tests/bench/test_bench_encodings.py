@@ -220,25 +220,3 @@ def test_what_cannot_take_part_is_refused_before_rendering(name, message, tmp_pa
 def test_impossible_requests_raise(change, message, tmp_path):
     with pytest.raises(ValueError, match=message):
         run_benchmark(Benchmark(**change), tmp_path)
-
-
-def test_the_command_lists_contestants_and_passes_options_on(tmp_path, monkeypatch, capsys):
-    from ucpe.cli.bench import main
-
-    main(["encodings", "--list"])
-    assert "plucker-pixel" in capsys.readouterr().out
-    asked = {}
-
-    def record(benchmark, output, clips, workers, minutes, progress, engine):
-        asked.update(locals())
-        return {}
-
-    monkeypatch.setattr(encodings, "run_benchmark", record)
-    monkeypatch.setattr(encodings, "markdown", lambda results: "the tables")
-    main(["encodings", "--quick", "-o", str(tmp_path), "--contestants", "none", "ucpe", "--encoding", "a:B",
-          "--minutes", "5", "--seeds", "4"])  # fmt: skip
-    benchmark = asked["benchmark"]
-    assert benchmark.contestants == ("none", "ucpe", "a:B")
-    assert (benchmark.seeds, benchmark.training.steps, benchmark.trainings) == (4, 300, ("all",))
-    assert (asked["minutes"], asked["output"], asked["clips"]) == (5, tmp_path / "300-steps", tmp_path / "clips")
-    assert "the tables" in capsys.readouterr().out

@@ -3,34 +3,12 @@
 import re
 from pathlib import Path
 
-import matplotlib.image
 import pytest
 import torch
 
-from ucpe.cli.encoding import main
 from ucpe.encodings import ENCODINGS, LEARNED_ENCODINGS
 from ucpe.encodings.figures import DRAWINGS, QUERY_COLUMN, QUERY_ROW, _meetings, _pose, draw_encoding
 from ucpe.lenses import UCM, Pinhole
-
-
-@pytest.mark.parametrize("name", ["plucker", "raw"])
-def test_command_draws(name, tmp_path, capsys):
-    path = tmp_path / "new" / f"{name}.png"
-    main(["show", name, "-o", str(path)])
-    picture = matplotlib.image.imread(path)
-    assert picture.shape[1] == 1320
-    assert picture[..., :3].std() > 0.05
-    assert str(path) in capsys.readouterr().out
-    assert [file.name for file in path.parent.iterdir()] == [path.name]
-
-
-def test_a_lens_of_ones_own(tmp_path):
-    pictures = []
-    for xfov in ("50", "90"):
-        main(["show", "frames", "--lens", "pinhole", "--xfov", xfov, "-o", str(tmp_path / "own.png")])
-        pictures.append(matplotlib.image.imread(tmp_path / "own.png"))
-    assert pictures[0].shape == pictures[1].shape
-    assert (pictures[0] != pictures[1]).any(-1).mean() > 0.01, "another lens is another picture"
 
 
 def test_every_relative_and_absolute_encoding_has_a_picture():

@@ -1,10 +1,7 @@
-import json
-
 import numpy as np
 import pytest
 import torch
 
-from ucpe.cli.check import main
 from ucpe.evaluation.checking import check_video, effect_of
 from ucpe.evaluation.estimators.base import Calibration, EstimationFailure, PoseEstimate
 from ucpe.evaluation.estimators.colmap import PairMatches, fit_rotation, focal_factor_of_turns, keyframes
@@ -168,22 +165,3 @@ def test_keyframes_are_spread_evenly_with_both_ends():
     assert len(slow) == 41 and slow[[0, -1]].tolist() == [0, 80]
     assert keyframes(np.arange(5) / 30, 0.25, 21).tolist() == [0, 1, 2, 3, 4]
     assert len(keyframes(np.arange(81) / 16, None, 21)) == 81
-
-
-@pytest.mark.slow
-def test_the_command_exits_with_its_verdict(video, tmp_path, capsys):
-    camera = moving()
-    (tmp_path / "poses").mkdir()
-    path = tmp_path / "path.json"
-    camera.save(path)
-    for poses, code in ((camera, 0), (camera[[0] * FRAMES], 3)):
-        np.savez(tmp_path / "poses" / "shot.npz", data=poses.c2w.numpy())
-        options = ["--camera", str(path), "--pose", "stored", "--pose-results", str(tmp_path / "poses"), "--json"]
-        with pytest.raises(SystemExit) as stopped:
-            main([str(video), *options])
-        assert stopped.value.code == code
-        found = json.loads(capsys.readouterr().out)
-        assert found["quantities"]["turn"]["verdict"] == ("not obeyed" if code else "obeyed")
-    assert (tmp_path / "shot.check.png").is_file()
-    with pytest.raises(ValueError, match="say what the camera was"):
-        main([str(video), "--pose", "none"])

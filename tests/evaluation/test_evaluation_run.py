@@ -8,9 +8,9 @@ import av
 import numpy as np
 import pytest
 import torch
+from tests.studies import FPS, FRAMES, LENS, make_study, picture_frames
 
 from ucpe.cli import evaluate as evaluate_command
-from ucpe.cli import report as report_command
 from ucpe.evaluation import run
 from ucpe.evaluation.estimators import EstimatorChoice
 from ucpe.evaluation.estimators.base import Clip
@@ -30,41 +30,16 @@ from ucpe.evaluation.report.leaderboard import load_runs, publish
 from ucpe.evaluation.report.tables import row_of_results
 from ucpe.evaluation.report.write import compare_runs, write_report
 from ucpe.evaluation.run import EvaluationSettings, evaluate, load_results
-from ucpe.lenses import UCM
 from ucpe.synthesis.dataset import DatasetClip, clip_row, write_metadata
 from ucpe.trajectories import Trajectory
 from ucpe.video import VideoError, write_video
 
 DATA = Path(__file__).resolve().parents[2] / "../shared/data"
-LENS = UCM(xfov=120, xi=0.7)
-FRAMES, FPS = 9, 8.0
-
-
-def picture_frames(frames: int = FRAMES, height: int = 32, width: int = 56) -> np.ndarray:
-    v, u = np.mgrid[:height, :width]
-    base = np.stack([u * 4, v * 7, (u + v) * 2], -1)
-    return np.stack([np.roll(base, index, 1) for index in range(frames)]).astype(np.uint8)
 
 
 @pytest.fixture
 def study(tmp_path):
-    """Four videos with cameras, stored poses and calibrations: exact, turned by 5 degrees, too few frames, missing."""
-    for name in ("videos", "cameras", "poses", "calibrations"):
-        (tmp_path / name).mkdir()
-    for index, name in enumerate("abcd"):
-        camera = Trajectory.arc(LENS, degrees=20, frames=FRAMES, fps=FPS, pitch=-5 * index)
-        camera.save(tmp_path / "cameras" / f"{name}.json")
-        write_video(tmp_path / "videos" / f"{name}.mp4", picture_frames(), FPS)
-        estimated = camera.c2w.clone()
-        if name == "b":
-            turned = Trajectory.pan(LENS, degrees=10, frames=FRAMES)
-            estimated[:, :3, :3] = estimated[:, :3, :3] @ turned.rotations
-        frames = np.arange(FRAMES)[:3] if name == "c" else np.arange(FRAMES)
-        if name != "d":
-            np.savez(tmp_path / "poses" / f"{name}.npz", data=estimated[frames].numpy(), inds=frames)
-        angles = {"pitch": -5.0 * index + 2, "roll": 0.0, "yfov": 70.0, "k1": 0.0, "k2": 0.0}
-        (tmp_path / "calibrations" / f"{name}.json").write_text(json.dumps(angles))
-    return tmp_path
+    return make_study(tmp_path)
 
 
 def settings(study: Path, **changes) -> EvaluationSettings:
@@ -299,60 +274,6 @@ def test_the_page_is_complete_and_needs_nothing_from_elsewhere(study):
 
     for svg in text.split("<svg")[1:]:
         ElementTree.fromstring("<svg" + svg.split("</svg>")[0] + "</svg>")
-
-
-def test_command_line_end_to_end(study, capsys, monkeypatch):
-    monkeypatch.chdir(study)
-    common = ["--cameras", "cameras", "--pose", "stored", "--pose-results", "poses"]
-    evaluate_command.main(["videos", *common, "--protocol", "paper", "-o", "first"])
-    evaluate_command.main(["videos", *common, "--label", "other", "-o", "second", "--fid", "nowhere.pt"])
-    report_command.main(["compare", "first", "second", "--quote", "1", "D", "-o", "both"])
-    printed = capsys.readouterr().out
-    assert "| other |" in printed
-    assert "UCPE (quoted)" in printed
-    assert load_results("second")["quality"]["FID"]["reason"].startswith("FID could not be computed")
-    assert load_results("first")["protocol"] == "paper"
-    page = (study / "both" / "compare.html").read_text()
-    assert "<td>other" in page and "<tr class='quoted'>" in page and page.count("<table") == 1
-    with pytest.raises(ValueError, match="one of --cameras, --dataset, --realestate10k"):
-        evaluate_command.main(["videos"])
-    with pytest.raises(ValueError, match="no results at"):
-        report_command.main(["compare", "nowhere"])
-    (study / "first" / "results.json").write_text('{"format": "ucpe-evaluation-0"}')
-    with pytest.raises(ValueError, match="not written by this version"):
-        report_command.main(["compare", "first"])
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        (["--cameras", "cameras", "--against", "reference"], "needs reference videos"),
-        (["--cameras", "cameras", "--normalization", "x.txt"], "--normalization goes with --realestate10k, not with"),
-        (["--realestate10k", "cameras", "--lens", "x.json"], "--lens goes with --cameras, not with --realestate10k"),
-        (["--cameras", "cameras", "--pose", "none", "--pose-results", "poses"], "not chosen"),
-        (["--cameras", "cameras", "--pose", "desk", "--pose-results", "poses"], "reads no stored results"),
-    ],
-)
-def test_options_that_would_be_ignored_are_refused(study, monkeypatch, options, message):
-    monkeypatch.chdir(study)
-    with pytest.raises(ValueError, match=message):
-        evaluate_command.main(["videos", *options])
-
-
-def test_cameras_without_a_video_are_reported(study, monkeypatch):
-    monkeypatch.chdir(study)
-    (study / "videos" / "d.mp4").unlink()
-    evaluate_command.main(["videos", "--cameras", "cameras", "--pose", "none"])
-    assert load_results("report")["notes"] == ["1 cameras have no video and are not counted: d."]
-    assert "1 cameras have no video" in (study / "report" / "table.md").read_text()
-
-
-def test_unreadable_videos_are_listed_also_without_an_estimator(study, monkeypatch):
-    monkeypatch.chdir(study)
-    (study / "videos" / "d.mp4").write_bytes(b"")
-    evaluate_command.main(["videos", "--cameras", "cameras", "--pose", "none"])
-    (failure,) = load_results("report")["failures"]
-    assert (failure["name"], failure["part"], failure["status"]) == ("d", "video", "unreadable")
 
 
 def encode(path: Path, times: list[Fraction], size=(32, 56)) -> None:

@@ -288,19 +288,3 @@ def test_figures_are_drawn(dataset, tmp_path):
     draw_categories(values[0], tmp_path / "categories.png")
     contact_sheet(open_dataset(dataset), tmp_path / "sheet.png", rows=2)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["cameras.png", "categories.png", "sheet.png"]
-
-
-def test_commands(tmp_path, capsys):
-    from ucpe.cli.dataset import main as dataset_command
-    from ucpe.cli.synthesize import main as synthesize_command
-
-    size = ["--frames", "2", "--height", "32", "--width", "56"]
-    synthesize_command(["worlds:outdoor", "-o", str(tmp_path / "set"), "--clips", "2", *size])
-    assert "2 clips, 2 of them made now" in capsys.readouterr().out
-    dataset_command(["stats", str(tmp_path / "set")])
-    dataset_command(["export", str(tmp_path / "set"), "-o", str(tmp_path / "shards")])
-    assert (tmp_path / "set/statistics/cameras.png").is_file() and len(list((tmp_path / "shards").glob("*.tar"))) == 1
-    with pytest.raises(ValueError, match="PanShot"):
-        dataset_command(["stats", str(tmp_path)])
-    with pytest.raises(ValueError, match="no lens family"):
-        synthesize_command(["worlds", "-o", str(tmp_path / "x"), "--families", "tele"])

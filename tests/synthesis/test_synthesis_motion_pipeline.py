@@ -1,6 +1,5 @@
 """From curated rows to rotations that are ready to film: transfer, splits, continuing, and the command."""
 
-import json
 import math
 from collections import Counter, defaultdict
 from pathlib import Path
@@ -28,7 +27,6 @@ from ucpe.synthesis.motion import (
     transfer_rotations,
     write_sources,
 )
-from ucpe.synthesis.motion.figures import draw_balance
 from ucpe.synthesis.rows import PAIRS, pose_column, read_part, table_of, write_part
 from ucpe.trajectories import Trajectory, align
 from ucpe.trajectories.formats import clip_of_pose_file, read_near_depths
@@ -337,14 +335,3 @@ def test_sources_of_clips_that_are_gone_or_have_no_video_are_refused(tmp_path, m
         write_sources(tmp_path / "m.parquet", tmp_path / "b", tmp_path / "s")
     with pytest.raises(ValueError, match="names no video"):
         write_sources(tmp_path / "m.parquet", tmp_path / "a", tmp_path / "s")
-
-
-def test_the_command_says_what_is_missing(tmp_path):
-    with pytest.raises(ValueError, match="no folder"):
-        main(["motions", str(tmp_path / "nothing"), "-o", str(tmp_path / "m")])
-    (tmp_path / "bench").mkdir()
-    (tmp_path / "bench" / "test.jsonl").write_text(json.dumps({"path": "a.mp4", "labels": []}))
-    with pytest.raises(ValueError, match="up vectors"):
-        main(["motions", str(tmp_path / "bench"), "-o", str(tmp_path / "m")])
-    with pytest.raises(ValueError, match="no category"):
-        draw_balance({}, {}, tmp_path / "x.png")

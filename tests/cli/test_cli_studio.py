@@ -1,0 +1,24 @@
+"""`ucpe studio`: what it serves, and what it refuses before it does."""
+
+import importlib.util
+
+import pytest
+
+from ucpe.cli.studio import main
+
+
+def test_options_reach_the_server(tmp_path, monkeypatch):
+    server = pytest.importorskip("ucpe.studio.server")
+    served = []
+    monkeypatch.setattr(server, "Studio", lambda folder, model, adapter: (folder, model, adapter))
+    monkeypatch.setattr(server, "serve", lambda *arguments: served.append(arguments))
+    main([str(tmp_path), "--model", "m", "--port", "9000", "--no-browser"])
+    assert served == [((tmp_path, "m", None), "127.0.0.1", 9000, False)]
+
+
+def test_what_is_missing_or_impossible(monkeypatch):
+    with pytest.raises(ValueError, match="--port must be between 1 and 65535, got 0"):
+        main(["--port", "0"])
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(ValueError, match=r"pip install 'ucpe\[studio\]'"):
+        main([])
