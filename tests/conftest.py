@@ -48,6 +48,14 @@ def tiny_sana_wm():
 
 
 @pytest.fixture(scope="session")
+def published(tmp_path_factory):
+    """The authors' files where they are here, else stand-ins of our own making."""
+    from tests.samples import PUBLISHED, make_samples
+
+    return PUBLISHED if PUBLISHED.is_dir() else make_samples(tmp_path_factory.mktemp("published"))
+
+
+@pytest.fixture(scope="session")
 def make_sana_wm_pipeline():
     pytest.importorskip("diffusers.pipelines.sana_wm")
     return tiny_sana_wm

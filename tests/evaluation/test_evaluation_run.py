@@ -34,8 +34,6 @@ from ucpe.synthesis.dataset import DatasetClip, clip_row, write_metadata
 from ucpe.trajectories import Trajectory
 from ucpe.video import VideoError, write_video
 
-DATA = Path(__file__).resolve().parents[2] / "../shared/data"
-
 
 @pytest.fixture
 def study(tmp_path):
@@ -360,50 +358,47 @@ def test_pairing_errors_are_named(study, tmp_path):
         evaluate([job, job], tmp_path)
 
 
-@pytest.mark.skipif(not DATA.exists(), reason="the shared data is not here")
-def test_the_papers_realestate_setting(tmp_path):
+def test_the_papers_realestate_setting(tmp_path, published):
     stem = "38f7ba7fd9a83069"
     write_video(tmp_path / f"{stem}.mp4", picture_frames(81), 16)
-    (job,) = jobs_of_realestate(tmp_path, DATA / "re10k", normalization=2.0)
-    plain = Trajectory.load(DATA / "re10k" / f"{stem}.txt")
+    (job,) = jobs_of_realestate(tmp_path, published / "re10k", normalization=2.0)
+    plain = Trajectory.load(published / "re10k" / f"{stem}.txt")
     assert len(job.camera) == 81
     assert not job.gravity
     assert float(job.camera.lens.xfov(480, 832)) == pytest.approx(100)
     relative = torch.linalg.inv(plain.c2w[0]) @ plain.c2w[:81]
     assert torch.allclose(job.camera.c2w[:, :3, 3], 2 * relative[:, :3, 3], atol=1e-6)
-    for more in ([], ["--normalization", str(DATA / "re10k" / "traj_normalization.txt")]):
-        options = ["--realestate10k", str(DATA / "re10k"), "--pose", "none", "-o", str(tmp_path / "out"), *more]
+    for more in ([], ["--normalization", str(published / "re10k" / "traj_normalization.txt")]):
+        options = ["--realestate10k", str(published / "re10k"), "--pose", "none", "-o", str(tmp_path / "out"), *more]
         evaluate_command.main([str(tmp_path), *options])
         results = load_results(tmp_path / "out")
         assert results["counts"] == {"videos": 1}
         assert "translations times 0.956966" in results["notes"][0]
         assert "4 cameras have no video" in results["notes"][1]
     with pytest.raises(ValueError, match="takes the first 200"):
-        jobs_of_realestate(tmp_path, DATA / "re10k", frames=200)
+        jobs_of_realestate(tmp_path, published / "re10k", frames=200)
 
 
-@pytest.mark.skipif(not DATA.exists(), reason="the shared data is not here")
-def test_the_released_demo_files(tmp_path):
-    count = len(json.loads((DATA / "demo" / "lens.json").read_text()))
+def test_the_released_demo_files(tmp_path, published):
+    count = len(json.loads((published / "demo" / "lens.json").read_text()))
     for index in range(count):
         os.link(write(tmp_path / "one.mp4"), tmp_path / f"{index}-a-cat.mp4")
     (tmp_path / "one.mp4").unlink()
-    jobs = jobs_of_folder(tmp_path, DATA / "released" / "demo" / "lens.json")
-    entries = json.loads((DATA / "demo" / "lens.json").read_text())
+    jobs = jobs_of_folder(tmp_path, published / "released" / "demo" / "lens.json")
+    entries = json.loads((published / "demo" / "lens.json").read_text())
     assert len(jobs) == count == 12
     for job in jobs:
         entry = entries[int(job.name.split("-")[0])]
         assert (job.caption, float(job.camera.lens.parameters["xfov"])) == (entry["caption"], entry["x_fov"])
-    assert len(jobs_of_folder(tmp_path / "7-a-cat.mp4", DATA / "demo" / "lens.json")) == 1
+    assert len(jobs_of_folder(tmp_path / "7-a-cat.mp4", published / "demo" / "lens.json")) == 1
 
 
-@pytest.mark.skipif(not DATA.exists(), reason="the shared data is not here")
 @pytest.mark.parametrize("names", [["a", "b"], ["1", "12"], ["0-a", "00-b"], ["1jVPI3bNCBc-5", "0"]])
-def test_a_pairing_that_is_not_certain_is_refused(tmp_path, names):
+def test_a_pairing_that_is_not_certain_is_refused(tmp_path, published, names):
     for name in names:
         write(tmp_path / f"{name}.mp4")
     with pytest.raises(ValueError, match=r"not certain: .*lens.json lists 12 cameras, .* the videos are .*\.mp4, "):
-        jobs_of_folder(tmp_path, DATA / "demo" / "lens.json")
+        jobs_of_folder(tmp_path, published / "demo" / "lens.json")
 
 
 def write(path: Path) -> Path:

@@ -27,7 +27,6 @@ from ucpe.synthesis.statistics import contact_sheet, draw_categories, draw_stati
 from ucpe.trajectories import Trajectory
 from ucpe.video import write_video
 
-DATA = Path(__file__).resolve().parents[2] / "../shared/data"
 SETTINGS = ClipSettings(frames=3, height=32, width=56)
 
 
@@ -97,17 +96,16 @@ def test_webdataset_shards(dataset, tmp_path):
     assert samples[3]["mp4"] == folder.clip(3).video.read_bytes()
 
 
-@pytest.mark.skipif(not (DATA / "panshot").is_dir(), reason="needs the shared PanShot files")
-def test_panshot_layout_has_the_same_interface(tmp_path, capsys):
+def test_panshot_layout_has_the_same_interface(tmp_path, published, capsys):
     match = "N99hmkAJwlQ-3-0-yaw_aug_0"
     stem = f"{match}-fov150-xi1.50"
     panshot = tmp_path / "PanShot"
     for name in ("meta-test", "pose-test", "videos-test"):
         (panshot / name).mkdir(parents=True)
     (tmp_path / "PanFlow").mkdir()
-    depths = (DATA / "panshot/near_plane_depth-test.jsonl").read_text()
+    depths = (published / "panshot/near_plane_depth-test.jsonl").read_text()
     (tmp_path / "PanFlow/near_plane_depth-test.jsonl").write_text(depths)
-    (panshot / f"pose-test/{match}.npy").write_bytes((DATA / f"panshot/{match}.npy").read_bytes())
+    (panshot / f"pose-test/{match}.npy").write_bytes((published / f"panshot/{match}.npy").read_bytes())
     entry = {"video": stem, "pose": match, "x_fov": 150.0, "xi": 1.5}
     (panshot / "meta-test/a.json").write_text(json.dumps([{"videos": [entry]}, {"clip_id": 4}]))
     (panshot / "captioned-test.jsonl").write_text(json.dumps({"video": stem, "caption": "a street"}) + "\n")
@@ -124,7 +122,7 @@ def test_panshot_layout_has_the_same_interface(tmp_path, capsys):
         for line in map(json.loads, depths.splitlines())
         if (line["video_id"], str(line["clip_id"])) == ("N99hmkAJwlQ", "3")
     )
-    raw = np.load(DATA / f"panshot/{match}.npy")[:, :, 3]
+    raw = np.load(published / f"panshot/{match}.npy")[:, :, 3]
     assert clip.camera.path_length() == pytest.approx(
         np.linalg.norm(np.diff(raw, axis=0), axis=1).sum() / depth, rel=1e-4
     )
@@ -278,12 +276,10 @@ def test_statistics_are_those_of_known_cameras(tmp_path):
     assert values.categories == {"Lakes": 3} and values.summary()["forward_share"] == 0.5
 
 
-def test_figures_are_drawn(dataset, tmp_path):
-    values = [gather(dataset)]
-    if (DATA / "re10k").is_dir():
-        values.append(gather(DATA / "re10k"))
-        assert values[1].clips + values[1].left_out == 5
-        assert (np.abs(values[1].yfov - 59) < 2).all()
+def test_figures_are_drawn(dataset, published, tmp_path):
+    values = [gather(dataset), gather(published / "re10k")]
+    assert values[1].clips + values[1].left_out == 5
+    assert (np.abs(values[1].yfov - 59) < 2).all()
     draw_statistics(values, tmp_path / "cameras.png")
     draw_categories(values[0], tmp_path / "categories.png")
     contact_sheet(open_dataset(dataset), tmp_path / "sheet.png", rows=2)

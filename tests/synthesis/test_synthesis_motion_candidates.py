@@ -25,7 +25,6 @@ from ucpe.trajectories import Trajectory
 from ucpe.trajectories.rotations import rotation_angle
 from ucpe.video import write_video
 
-DATA = Path(__file__).resolve().parents[2] / "../shared/data"
 LENS = UCM(xfov=90, xi=0.0)
 UP = [0.0, -1.0, 0.0]
 
@@ -144,10 +143,8 @@ def test_moves_are_carried_by_hand_and_keep_their_character(tmp_path):
     assert 0.05 < off.max() < 6 and (orbit.positions - plain.positions).norm(dim=-1).max() < 0.15
 
 
-def test_trajectory_files_are_candidates_and_other_files_are_named(tmp_path):
-    if not (DATA / "re10k").is_dir():
-        pytest.skip("no RealEstate10K files")
-    counts = extract_motions([TrajectoryFolder(DATA / "re10k")], tmp_path / "motions")
+def test_trajectory_files_are_candidates_and_other_files_are_named(tmp_path, published):
+    counts = extract_motions([TrajectoryFolder(published / "re10k")], tmp_path / "motions")
     assert counts[""] == 5 and sum(counts.values()) == 6
     assert any("traj_normalization" in reason for reason in counts)
     motions, dropped = read_motions(tmp_path / "motions", jittery_share=0.2)

@@ -32,7 +32,6 @@ from ucpe.trajectories import Trajectory, align
 from ucpe.trajectories.formats import clip_of_pose_file, read_near_depths
 from ucpe.trajectories.rotations import pose_matrix, rotation_angle, rotation_from_angles
 
-DATA = Path(__file__).resolve().parents[2] / "../shared/data"
 LENS = UCM(xfov=90, xi=0.0)
 SETTINGS = MatchSettings(Window(frames=21, fps=4.0), best=6, test_share=0.3)
 
@@ -264,19 +263,17 @@ def test_a_window_keeps_a_motions_speed_and_stretches_short_ones_a_little():
     torch.testing.assert_close(window.of_motion(same).c2w, same.c2w, rtol=0, atol=0)
 
 
-def test_published_clips_and_real_motions(tmp_path):
+def test_published_clips_and_real_motions(tmp_path, published):
     """PanShot's paths as panoramic clips, RealEstate10K's as motions."""
-    if not (DATA / "panshot").is_dir() or not (DATA / "re10k").is_dir():
-        pytest.skip("no published trajectories")
-    depths = read_near_depths(DATA / "panshot" / "near_plane_depth-test.jsonl")
+    depths = read_near_depths(published / "panshot" / "near_plane_depth-test.jsonl")
     rows = {}
-    for file in sorted((DATA / "panshot").glob("*.npy")):
+    for file in sorted((published / "panshot").glob("*.npy")):
         depth = depths[clip_of_pose_file(file)]
         path = Trajectory.load(file, fps=16.0).scaled(1 / depth)
         video = "-".join(file.stem.split("-")[:-3])
         rows[file.stem] = curated_clip(file.stem, path, source=video)
     write_part(tmp_path / "curated" / "panshot.parquet", table_of(rows.values(), CURATED))
-    extract_motions([TrajectoryFolder(DATA / "re10k"), MoveSource()], tmp_path / "motions")
+    extract_motions([TrajectoryFolder(published / "re10k"), MoveSource()], tmp_path / "motions")
     summary = match_clips(
         tmp_path / "curated", tmp_path / "motions", tmp_path / "m.parquet", MatchSettings(test_share=0.0)
     )

@@ -5,7 +5,6 @@ import os
 import socket
 from dataclasses import replace
 from multiprocessing import get_context
-from pathlib import Path
 
 import pytest
 import torch
@@ -226,11 +225,3 @@ def _as_rank(target, rank, processes, port, args):
         os.environ.update({name: str(value) for name, value in numbers.items()})
         os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port), OMP_NUM_THREADS="1")
     target(rank, *args)
-
-
-@pytest.fixture
-def shared_data():
-    folder = Path(__file__).resolve().parents[2] / "../shared/data"
-    if not folder.is_dir():
-        pytest.skip("no shared data")
-    return folder

@@ -3,7 +3,6 @@
 import json
 import struct
 import warnings
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -25,7 +24,6 @@ from ucpe.trajectories.formats import (
 )
 from ucpe.trajectories.formats.base import ReadOnly
 
-DATA = Path(__file__).resolve().parents[2] / "../shared/data"
 CALIBRATED = Pinhole(fx=600.0, fy=610.0, cx=400.0, cy=245.0, width=832, height=480)
 KEPT_LENS = {"ucpe", "realestate10k", "nerfstudio", "colmap"}
 KEPT_RATE = {"ucpe", "realestate10k", "nerfstudio", "tum"}
@@ -47,13 +45,6 @@ def same_rays(one, other, height=HEIGHT, width=WIDTH):
     a, b = (lens.rays(height, width, dtype=torch.float64) for lens in (one, other))
     torch.testing.assert_close(a.directions, b.directions, atol=1e-9, rtol=0)
     assert torch.equal(a.valid, b.valid)
-
-
-@pytest.fixture
-def shared():
-    if not DATA.is_dir():
-        pytest.skip("no shared data")
-    return DATA
 
 
 @pytest.mark.parametrize("format", [name for name, kind in FORMATS.items() if not isinstance(kind, ReadOnly)])

@@ -1,7 +1,6 @@
 """The Trajectory itself: its frames, its frames of reference, its resampling."""
 
 import math
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -15,7 +14,6 @@ from ucpe.trajectories import Trajectory, latent_frame_indices
 from ucpe.trajectories.interpolation import smooth_curve
 from ucpe.trajectories.rotations import pose_matrix, rotation_exp, rotation_from_angles
 
-DATA = Path(__file__).resolve().parents[2] / "../shared/data"
 LENS = UCM(xfov=180, xi=2.0)
 
 
@@ -274,10 +272,9 @@ def test_poses_are_differentiable():
     torch.testing.assert_close(angles.grad, torch.tensor([1.0, 0, 0], dtype=torch.float64))
 
 
-def test_real_panshot_clips_are_level_after_zero_first_yaw():
-    files = sorted((DATA / "panshot").glob("*.npy"))
-    if not files:
-        pytest.skip("no shared data")
+def test_panshot_clips_are_level_after_zero_first_yaw(published):
+    files = sorted((published / "panshot").glob("*.npy"))
+    assert len(files) == 7
     for file in files:
         raw = np.load(file)
         forward = raw[0, :, 2]
