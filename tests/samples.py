@@ -61,7 +61,7 @@ def _checkout(folder: Path, root: Path) -> None:
     for name, count in LISTS.items():
         files = {"lens": realestate[-1:], "pose": panshot, "teaser": realestate + panshot}[name]
         entries = [
-            {"pose_path": files[n % len(files)], "x_fov": 90.0 + 5 * n, "xi": n % 3 * 0.5, "caption": f"cat {n}"}
+            {"pose_path": files[n % len(files)], "x_fov": 90.0 + 3 * n, "xi": n % 3 * 0.5, "caption": f"cat {n}"}
             for n in range(count)
         ]
         for place in (folder / "demo", root / "demo"):
