@@ -26,7 +26,7 @@ def measure(address: str, seconds: float) -> float:
         browser = engine.chromium.launch(executable_path="/usr/bin/chromium", args=list(QUIET))
         page = browser.new_page(viewport={"width": 1400, "height": 1000})
         page.goto(f"{address}/new")
-        page.wait_for_selector(".finder[data-shown$='fast=0']", timeout=120000)
+        page.wait_for_selector(".finder[data-shown$='exact=1']", timeout=120000)
         box = page.locator(".finder").bounding_box()
         x, y = box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
         page.mouse.move(x, y)

@@ -106,7 +106,7 @@ class StudioPage:
 
     def wait_for_still(self) -> None:
         """Wait until the exact picture of the present state is shown."""
-        self.tab.wait_for_selector(".finder[data-shown$='fast=0']", timeout=1000 * PATIENCE)
+        self.tab.wait_for_selector(".finder[data-shown$='exact=1']", timeout=1000 * PATIENCE)
 
     def canvas(self) -> np.ndarray:
         """The pixels (H, W, 3) of the picture through the lens."""

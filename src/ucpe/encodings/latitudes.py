@@ -42,5 +42,10 @@ def _pieces(pixels: np.ndarray, inside: np.ndarray) -> list[np.ndarray]:
     jumps = np.linalg.norm(np.diff(pixels, axis=0), axis=1)
     usual = np.median(jumps[inside[:-1] & inside[1:]]) if (inside[:-1] & inside[1:]).any() else 0.0
     joined = inside[:-1] & inside[1:] & (jumps <= 20 * usual + 2)
-    cuts = np.flatnonzero(~joined) + 1
-    return [piece for piece in np.split(pixels, cuts) if len(piece) > 1]
+    return [pixels[start : stop + 1] for start, stop in runs(joined)]
+
+
+def runs(true: np.ndarray) -> list[tuple[int, int]]:
+    """First and one past the last index of every run of True in a row of booleans (K,)."""
+    edges = np.flatnonzero(np.diff(true, prepend=False, append=False)).tolist()
+    return list(zip(edges[::2], edges[1::2]))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
@@ -11,7 +12,7 @@ import numpy as np
 import torch
 
 from ucpe.encodings import lat_up_map
-from ucpe.encodings.latitudes import latitude_lines
+from ucpe.encodings.latitudes import latitude_lines, runs
 from ucpe.lenses import Lens, Pinhole, lens_from_dict
 from ucpe.studio.shot import Key, Shot
 from ucpe.trajectories import Trajectory
@@ -28,36 +29,34 @@ GRAPHS = ("pitch", "yaw", "roll", "speed", "field of view")
 GRAPH_WIDTH, GRAPH_HEIGHT, GRAPH_LEFT, GRAPH_RIGHT, KEY_ROW = 800, 42, 92, 64, 22
 
 
-def horizon_svg(
-    lens: Lens, c2w: torch.Tensor, height: int, width: int, *, horizon: bool, latitudes: bool, arrows: bool
-) -> str:
-    """The horizon, lines of latitude and up arrows of a camera over its picture."""
-    parts = []
-    levels = [level for level in (-60, -30, 30, 60) if latitudes] + [0] * horizon
-    for level, pieces in latitude_lines(lens, c2w, height, width, levels).items() if levels else ():
-        path = "".join(_path(piece) for piece in pieces)
-        if path:
-            parts.append(f'<path class="{"latitude" if level else "horizon"}" d="{path}"/>')
-    if arrows:
-        parts.append(_arrows(lens, c2w, height, width))
-    return "".join(parts)
+OVERLAYS = ("latitudes", "horizon", "arrows")
+"""What can be drawn over a picture, from the bottom up."""
+
+
+def overlay_paths(lens: Lens, c2w: torch.Tensor, height: int, width: int, shown: Collection[str]) -> list[str]:
+    """The SVG path of each of OVERLAYS of a camera over its picture; empty where it is not shown."""
+    levels = [-60, -30, 30, 60] * ("latitudes" in shown) + [0] * ("horizon" in shown)
+    lines = latitude_lines(lens, c2w, height, width, levels) if levels else {}
+    drawn = {level: "".join(_path(piece) for piece in pieces) for level, pieces in lines.items()}
+    horizon = drawn.pop(0, "")
+    return ["".join(drawn.values()), horizon, _arrows(lens, c2w, height, width) if "arrows" in shown else ""]
 
 
 def _arrows(lens: Lens, c2w: torch.Tensor, height: int, width: int) -> str:
     columns = max(4, round(ARROW_ROWS * width / height))
-    up = lat_up_map(lens, c2w[None].double(), ARROW_ROWS, columns, dtype=torch.float64)[0]
+    up = lat_up_map(lens, c2w[None].double(), ARROW_ROWS, columns, dtype=torch.float64)[0].tolist()
     length, path = 0.32 * height / ARROW_ROWS, []
     for row in range(ARROW_ROWS):
         for column in range(columns):
             x, y = (column + 0.5) * width / columns, (row + 0.5) * height / ARROW_ROWS
-            right, down = (length * float(value) for value in up[row, column, :2])
+            right, down = (length * value for value in up[row][column][:2])
             if right or down:
                 tip, side = (x + right, y + down), (-0.22 * down, 0.22 * right)
                 neck = (x + 0.65 * right, y + 0.65 * down)
                 path.append(f"M{x:.1f} {y:.1f}L{tip[0]:.1f} {tip[1]:.1f}")
                 path.append(f"M{neck[0] + side[0]:.1f} {neck[1] + side[1]:.1f}L{tip[0]:.1f} {tip[1]:.1f}")
                 path.append(f"L{neck[0] - side[0]:.1f} {neck[1] - side[1]:.1f}")
-    return f'<path class="up" d="{"".join(path)}"/>'
+    return "".join(path)
 
 
 @dataclass(frozen=True)
@@ -114,7 +113,7 @@ def path_svg(
     """The path with its keyframes and frusta, seen from outside; `floor` is the y of a grid to draw."""
     parts = [] if floor is None else [_grid(orbit, floor, height, width)]
     positions = shot.camera.positions.numpy()
-    parts.append(f'<path class="path" d="{_seen_path(orbit, positions, height, width)}"/>')
+    parts.append(f'<path class="path" d="{_seen_path(orbit, [positions], height, width)}"/>')
     keys = [round(key.frame) for key in shot.keys]
     drawn = keys if len(keys) <= MAX_FRUSTA else np.linspace(0, shot.last_frame, MAX_FRUSTA).round().astype(int)
     size = 0.35 * orbit.distance / 4
@@ -142,12 +141,9 @@ def _frustum(shot: Shot, frame: int, orbit: Orbit, size: float, height: int, wid
     border, corners, rings = _frustum_shape(json.dumps(lens), shot.height, shot.width)
     c2w = shot.camera.c2w[frame].numpy()
 
-    def placed(points: np.ndarray) -> np.ndarray:
-        return size * points @ c2w[:3, :3].T + c2w[:3, 3]
-
     lines = [border, *rings, *(np.stack([np.zeros(3), corner]) for corner in corners)]
-    path = "".join(_seen_path(orbit, placed(line), height, width) for line in lines)
-    return f'<path class="{style}" d="{path}"/>'
+    placed = [size * line @ c2w[:3, :3].T + c2w[:3, 3] for line in lines]
+    return f'<path class="{style}" d="{_seen_path(orbit, placed, height, width)}"/>'
 
 
 @lru_cache(maxsize=256)
@@ -166,17 +162,16 @@ def _grid(orbit: Orbit, floor: float, height: int, width: int, reach: int = 8) -
     for offset in range(-reach, reach + 1):
         lines.append(np.stack([along, np.full_like(along, floor), np.full_like(along, offset)], -1))
         lines.append(np.stack([np.full_like(along, offset), np.full_like(along, floor), along], -1))
-    return f'<path class="grid" d="{"".join(_seen_path(orbit, line, height, width) for line in lines)}"/>'
+    return f'<path class="grid" d="{_seen_path(orbit, lines, height, width)}"/>'
 
 
-def _seen_path(orbit: Orbit, points: np.ndarray, height: int, width: int) -> str:
-    pixels, seen = orbit.project(points, height, width)
-    seen = seen & (np.abs(pixels) < 10 * width).all(-1)
-    return (
-        "".join(_path(piece) for piece in np.split(pixels, np.flatnonzero(~seen)) if len(piece) > 1)
-        if (seen.any())
-        else ""
-    )
+def _seen_path(orbit: Orbit, lines: Sequence[np.ndarray], height: int, width: int) -> str:
+    """What is seen of lines (K, 3) in the world, as one SVG path."""
+    pixels, seen = orbit.project(np.concatenate(lines), height, width)
+    seen &= (np.abs(pixels) < 10 * width).all(-1)
+    joined = seen[:-1] & seen[1:]
+    joined[np.cumsum([len(line) for line in lines[:-1]], dtype=int) - 1] = False
+    return "".join(_path(pixels[start : stop + 1]) for start, stop in runs(joined))
 
 
 def _path(points: np.ndarray) -> str:

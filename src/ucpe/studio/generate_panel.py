@@ -101,8 +101,7 @@ class GeneratePanel:
 
     async def use_picture(self) -> None:
         """Make the picture through the lens the first frame."""
-        content = await run.io_bound(self.page.window.picture, False)
-        assert content is not None
+        content, _ = await run.io_bound(self.page.window.picture, True)
         self.page.set(image=self.page.studio.store.keep_bytes(content, ".png").name)
 
     def generate(self) -> None:

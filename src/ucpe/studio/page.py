@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -27,8 +28,8 @@ if TYPE_CHECKING:
 SETTLE_AFTER = 0.5
 """Seconds after the last turn of the wheel or key after which the edit is done: written, and one step to undo."""
 
-STILL_AFTER = 0.12
-"""Seconds without a change after which the exact picture replaces the quick one."""
+REST_EVERY = 0.5
+"""Least seconds between two showings of everything beside the picture while something moves."""
 
 ABOVE_WIDTH, ABOVE_HEIGHT = 560, 380
 
@@ -49,7 +50,9 @@ class Page:
         self.token = secrets.token_hex(8)
         self.version = 0
         self.curves: tuple[Any, drawing.Curves] | None = None
-        self.still: asyncio.Task[None] | None = None
+        self.shown_outside: Any = None
+        self.rested = 0.0
+        self.resting: asyncio.Task[None] | None = None
         self.settling: asyncio.Task[None] | None = None
         self.grabbed: int | None = None
         self.panels: list[Any] = []
@@ -89,13 +92,14 @@ class Page:
         shot = self.window.shot
         with _card("Through the lens"):
             keys = [*MOVES, "k", "Escape"]
-            self.finder = Surface(f"Through the lens. {HELP}", shot.width, shot.height, keys).classes("finder")
+            self.finder = Surface(f"Through the lens. {HELP}", shot.width, shot.height, keys, drawing.OVERLAYS)
+            self.finder.classes("finder")
             self.finder.listen(
                 drag=self.on_look, release=lambda _: self.settle(), turn_wheel=self.on_zoom, press_key=self.on_move
             )
             with ui.row().classes("items-center gap-x-4 gap-y-0"):
                 for name, label in (("horizon", "Horizon"), ("latitudes", "Latitudes"), ("arrows", "Up arrows")):
-                    ui.switch(label, value=getattr(self.window.overlays, name)).on_value_change(
+                    ui.switch(label, value=name in self.window.overlays).on_value_change(
                         lambda event, name=name: self.switch(name, event.value)
                     )
                 self.where = ui.label().classes("quiet").props('role="status" aria-live="polite"')
@@ -155,7 +159,7 @@ class Page:
         if self.on_change in self.window.document.listeners:
             self.window.document.listeners.remove(self.on_change)
         self.window.document.settle()
-        for task in (self.still, self.settling):
+        for task in (self.resting, self.settling):
             if task:
                 task.cancel()
         self.studio.pages.pop(self.token, None)
@@ -209,80 +213,83 @@ class Page:
             self.refresh()
 
     def refresh(self) -> None:
-        """Show everything as it is now."""
-        shot, window = self.window.shot, self.window
-        self.scrub._props["max"] = max(shot.last_frame, 1)
-        self.scrub.update()
-        self.undo_button.set_enabled(bool(window.document.history.past))
-        self.redo_button.set_enabled(bool(window.document.history.undone))
+        """Show everything as it is now: while something is dragged, the picture at once and the rest now and then."""
+        self.show_picture()
+        if self.window.document.history.tag is None:
+            self.refresh_rest()
+        else:
+            self.refresh_rest_soon()
+
+    def show_picture(self) -> None:
+        """Have the browser fetch what the camera sees now."""
+        self.version += 1
+        self.finder.follow(f"/studio/picture/{self.token}/{self.version}")
+
+    def refresh_rest_soon(self) -> None:
+        """Show everything beside the picture, but not more often than every REST_EVERY seconds."""
+        wait = self.rested + REST_EVERY - time.monotonic()
+        if wait <= 0:
+            self.refresh_rest()
+        elif self.resting is None:
+            self.resting = asyncio.get_running_loop().create_task(self.refresh_rest_after(wait))
+
+    async def refresh_rest_after(self, seconds: float) -> None:
+        """Show everything beside the picture after a while."""
+        await asyncio.sleep(seconds)
+        self.resting = None
+        with self.finder:
+            self.refresh_rest()
+
+    def refresh_rest(self) -> None:
+        """Show everything beside the picture; the panels only while nothing moves."""
+        if self.resting:
+            self.resting.cancel()
+        self.resting, self.rested = None, time.monotonic()
+        shot, window, history = self.window.shot, self.window, self.window.document.history
+        self.finder.resize(shot.width, shot.height)
+        if self.scrub._props["max"] != max(shot.last_frame, 1):
+            self.scrub._props["max"] = max(shot.last_frame, 1)
+            self.scrub.update()
+        self.scrub.set_value(window.frame)
+        self.clock.set_text(f"{window.frame / shot.fps:.2f} s · frame {window.frame} of {shot.last_frame}")
+        self.where.set_text(window.place())
+        self.undo_button.set_enabled(bool(history.past))
+        self.redo_button.set_enabled(bool(history.undone))
         self.timer.interval = 1 / shot.fps
-        self.refresh_moment()
         self.refresh_outside()
-        if window.document.history.tag is None:
-            self.refresh_graphs()
+        self.refresh_graphs()
+        if history.tag is None and not self.timer.active:
             for panel in self.panels:
                 panel.refresh()
 
-    def refresh_moment(self) -> None:
-        """Show the present moment: picture, drawing, clock."""
-        shot, window = self.window.shot, self.window
-        self.version += 1
-        try:
-            overlay = window.overlay()
-        except ValueError:
-            overlay = ""
-        source = f"/studio/picture/{self.token}/{self.version}?fast=1"
-        self.finder.show(overlay, source, (shot.width, shot.height))
-        self.scrub.set_value(window.frame)
-        self.clock.set_text(f"{window.frame / shot.fps:.2f} s · frame {window.frame} of {shot.last_frame}")
-        place = (
-            "off the path: K makes it a keyframe, Escape returns"
-            if window.free
-            else ("on the path" if window.selected is None else f"keyframe {window.selected + 1} of {len(shot.keys)}")
-        )
-        view = window.view()
-        angles = " · ".join(f"{name} {round(getattr(view, name), 1) + 0.0:.1f}°" for name in ("pitch", "yaw", "roll"))
-        self.where.set_text(f"{place} · {angles}")
-        if self.still:
-            self.still.cancel()
-        self.still = asyncio.get_running_loop().create_task(self.show_still())
-
-    async def show_still(self) -> None:
-        """Once nothing moves any more, show the exact pixels."""
-        await asyncio.sleep(STILL_AFTER)
-        self.version += 1
-        self.finder.show(self.finder._props["overlay"], f"/studio/picture/{self.token}/{self.version}?fast=0")
-
-    def refresh_outside(self, turned: bool = False) -> None:
+    def refresh_outside(self) -> None:
         """Show the path from outside; the world behind it only where it looks different."""
         window = self.window
         try:
             floor = window.floor
         except (ValueError, OSError):
             floor = 0.5
-        drawn = drawing.path_svg(
-            window.shot, window.frame, window.selected, window.orbit, ABOVE_HEIGHT, ABOVE_WIDTH, floor
+        self.outside.draw(
+            drawing.path_svg(window.shot, window.frame, window.selected, window.orbit, ABOVE_HEIGHT, ABOVE_WIDTH, floor)
         )
         shown = (window.shot.scene, window.orbit)
-        source = None
-        if getattr(self, "shown_outside", None) != shown:
+        if self.shown_outside != shown:
             self.shown_outside = shown
             self.version += 1
-            source = "" if floor is not None else f"/studio/outside/{self.token}/{self.version}"
+            self.outside.follow("" if floor is not None else f"/studio/outside/{self.token}/{self.version}")
             self.outside.classes(add="flat" if floor is not None else "", remove="" if floor is not None else "flat")
-        self.outside.show(drawn, source)
 
     def refresh_graphs(self) -> None:
         """Draw the graphs."""
         shot, window = self.window.shot, self.window
         if self.curves is None or self.curves[0] is not shot.camera:
             self.curves = (shot.camera, drawing.Curves.of(shot))
-        self.graphs.show(drawing.graphs_svg(shot, self.curves[1], window.frame, window.selected))
+        self.graphs.draw(drawing.graphs_svg(shot, self.curves[1], window.frame, window.selected))
 
     def switch(self, name: str, value: bool) -> None:
         """Switch something drawn over the picture."""
-        setattr(self.window.overlays, name, value)
-        self.refresh_moment()
+        self.window.overlays = self.window.overlays - {name} | ({name} if value else set())
+        self.show_picture()
 
     def go(self, frame: Any) -> None:
         """Go to a moment."""
@@ -291,11 +298,9 @@ class Page:
 
     def moved(self) -> None:
         """The moment is another: show it."""
-        self.refresh_moment()
-        self.refresh_outside()
+        self.show_picture()
         self.refresh_graphs()
-        for panel in self.panels:
-            panel.refresh()
+        self.refresh_rest_soon()
 
     def hop(self, step: int) -> None:
         """Go to the keyframe before or after this moment."""
@@ -339,9 +344,7 @@ class Page:
         """The next frame while playing."""
         window = self.window
         if window.frame < window.shot.last_frame or self.loop.value:
-            window.go((window.frame + 1) % window.shot.frames)
-            self.refresh_moment()
-            self.refresh_graphs()
+            self.go((window.frame + 1) % window.shot.frames)
         else:
             self.toggle_play()
 
@@ -368,7 +371,8 @@ class Page:
     def change_view(self, change: Callable[[Any], Any], tag: str) -> None:
         """Change what is looked at: the keyframe of this moment, or a look off the path."""
         if self.attempt(lambda: self.window.look(change(self.window.view()), tag)) and self.window.free:
-            self.refresh_moment()
+            self.show_picture()
+            self.refresh_rest_soon()
 
     def on_graph_press(self, event: dict[str, Any]) -> None:
         """Take hold of a keyframe's mark, or scrub."""
@@ -410,6 +414,7 @@ class Page:
                 return
             place = (float(point[0]), y, float(point[2]))
         self.edit(lambda shot: edits.change_key(shot, self.grabbed or 0, position=place), "move")
+        self.refresh_outside()
 
     def on_outside_key(self, event: dict[str, Any]) -> None:
         """Go round the path by the keyboard."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import secrets
 import time
@@ -102,12 +103,12 @@ class Studio:
             self.pages[page.token] = page
 
         @app.get("/studio/picture/{token}/{version}")
-        def picture(token: str, version: int, fast: int = 1) -> Response:
-            return self._picture(token, lambda page: page.window.picture(bool(fast)), bool(fast))
+        def picture(token: str, version: int, exact: bool = False) -> Response:
+            return self._picture(token, lambda page: page.window.picture(exact))
 
         @app.get("/studio/outside/{token}/{version}")
         def outside(token: str, version: int) -> Response:
-            return self._picture(token, lambda page: page.window.above(ABOVE_HEIGHT, ABOVE_WIDTH, True), True)
+            return self._picture(token, lambda page: (page.window.above(ABOVE_HEIGHT, ABOVE_WIDTH), []))
 
         @app.get("/studio/result/{name}")
         def result(name: str) -> Response:
@@ -116,17 +117,17 @@ class Studio:
                 return Response("no such result\n", 404)
             return FileResponse(path)
 
-    def _picture(self, token: str, make: Callable[[Page], bytes], fast: bool) -> Response:
+    def _picture(self, token: str, make: Callable[[Page], tuple[bytes, list[str]]]) -> Response:
+        """A picture and the lines over it in one answer, as `surface.js` takes them."""
         page = self.pages.get(token)
         if page is None:
             return Response("no such window\n", 404)
         try:
-            content = make(page)
+            picture, lines = make(page)
         except (ValueError, OSError) as error:
             return Response(f"{error}\n", 422)
-        return Response(
-            content, media_type="image/jpeg" if fast else "image/png", headers={"cache-control": "no-store"}
-        )
+        headers = {"cache-control": "no-store", "content-encoding": "identity", "picture-bytes": str(len(picture))}
+        return Response(picture + json.dumps(lines).encode(), media_type="application/octet-stream", headers=headers)
 
 
 def warm_up() -> None:

@@ -12,6 +12,7 @@ import torch
 from ucpe.lenses import Lens, lens_from_dict
 from ucpe.trajectories import Keyframe, Trajectory
 from ucpe.trajectories.keyframes import EASINGS, camera_at
+from ucpe.trajectories.rotations import pose_matrix, rotation_from_angles
 
 EASING_NAMES = ("smooth", *EASINGS)
 
@@ -44,7 +45,8 @@ class Key:
 
     def pose(self) -> torch.Tensor:
         """Camera-to-world pose (4, 4)."""
-        return camera_at([self.keyframe()], torch.zeros(1))[0][0]
+        angles = torch.tensor([self.pitch, self.yaw, self.roll], dtype=torch.float64)
+        return pose_matrix(rotation_from_angles(*angles), torch.tensor(self.position, dtype=torch.float64))
 
 
 @dataclass(frozen=True)

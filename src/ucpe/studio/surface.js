@@ -1,6 +1,7 @@
 // A picture that follows the server, an SVG drawing over it, and the pointer, wheel and keys that move things in it.
-// A drag is reported again only once the picture of the last report is shown, so a slow machine skips, never lags.
-const SLOWEST_REPORT = 250; // milliseconds
+// While a picture loads, one more move is reported and then no other, so a slow machine skips, never lags.
+const SLOWEST_ANSWER = 400; // milliseconds after which a report without an answer is forgotten
+const STILL_AFTER = 120; // milliseconds without a change after which the exact picture replaces the quick one
 
 export default {
   template: `
@@ -8,63 +9,78 @@ export default {
         :style="{aspectRatio: width + ' / ' + height}"
         @pointerdown="down" @pointermove="move" @pointerup="up" @pointercancel="up"
         @wheel.prevent="wheel" @keydown="keydown">
-      <canvas ref="canvas" :width="width" :height="height" aria-hidden="true"></canvas>
-      <svg :viewBox="'0 0 ' + width + ' ' + height" aria-hidden="true" v-html="drawn"></svg>
+      <canvas ref="canvas" aria-hidden="true"></canvas>
+      <svg ref="drawing" :viewBox="'0 0 ' + width + ' ' + height" aria-hidden="true">
+        <path v-for="line in lines" :class="line"></path>
+      </svg>
     </div>`,
   props: {
-    source: { type: String, default: "" },
-    overlay: { type: String, default: "" },
     label: String,
     width: Number,
     height: Number,
     keys: { type: Array, default: () => [] },
+    lines: { type: Array, default: () => [] }, // what the pictures bring, and are quick first and exact after
   },
-  data: () => ({ drawn: "" }),
   created() {
-    this.loading = this.waiting = this.scheduled = false;
-    this.moved = this.held = null;
+    this.loading = this.reported = false;
+    this.wanted = this.moved = this.held = null;
     this.turned = 0;
-    this.reported = 0;
+    this.exact = new AbortController();
   },
   mounted() {
     this.$el.dataset.pictures = 0;
-    this.refresh();
-  },
-  watch: {
-    source() { this.refresh(); },
-    overlay() { if (!this.loading) this.refresh(); },
   },
   methods: {
-    async refresh() {
-      if (this.loading) { this.waiting = true; return; }
-      const [source, overlay] = [this.source, this.overlay];
-      if (source && source !== this.$el.dataset.shown) {
-        this.loading = true;
-        try {
-          const answer = await fetch(source, { cache: "no-store" });
-          if (answer.ok) {
-            const bitmap = await createImageBitmap(await answer.blob(), { colorSpaceConversion: "none" });
-            const canvas = this.$refs.canvas;
-            if (canvas.width !== bitmap.width || canvas.height !== bitmap.height) {
-              [canvas.width, canvas.height] = [bitmap.width, bitmap.height];
-            }
-            canvas.getContext("2d").drawImage(bitmap, 0, 0);
-            this.$el.dataset.pictures = Number(this.$el.dataset.pictures) + 1;
-          }
-          this.$el.dataset.shown = source;
-        } catch (error) {
-          console.warn("no picture", error);
-        } finally {
-          this.loading = false;
-        }
+    draw(drawing) {
+      this.$refs.drawing.innerHTML = drawing;
+    },
+    async follow(source) {
+      this.wanted = source;
+      clearTimeout(this.rest);
+      this.exact.abort();
+      if (this.loading) return;
+      this.loading = true;
+      while (this.wanted !== null) {
+        source = this.wanted;
+        this.wanted = null;
+        this.report();
+        await this.load(source, new AbortController().signal);
       }
-      this.drawn = overlay;
-      this.reported = 0;
-      if (this.waiting) { this.waiting = false; this.refresh(); }
-      if (this.moved) this.schedule();
+      this.loading = false;
+      if (this.lines.length) this.sharpen(source);
+    },
+    sharpen(source) {
+      this.rest = setTimeout(() => {
+        if (this.reported) { this.sharpen(source); return; }
+        this.exact = new AbortController();
+        this.load(source + "?exact=1", this.exact.signal);
+      }, STILL_AFTER);
+    },
+    async load(source, signal) {
+      const canvas = this.$refs.canvas;
+      if (!source) { canvas.width = canvas.width; return; }
+      try {
+        const answer = await fetch(source, { cache: "no-store", signal });
+        if (!answer.ok) return;
+        const [size, body] = [Number(answer.headers.get("picture-bytes")), await answer.arrayBuffer()];
+        const content = new Blob([new Uint8Array(body, 0, size)]);
+        const picture = await createImageBitmap(content, { colorSpaceConversion: "none" });
+        if (signal.aborted) return;
+        if (canvas.width !== picture.width || canvas.height !== picture.height) {
+          [canvas.width, canvas.height] = [picture.width, picture.height];
+        }
+        canvas.getContext("2d").drawImage(picture, 0, 0);
+        JSON.parse(new TextDecoder().decode(new Uint8Array(body, size))).forEach((line, index) => {
+          this.$refs.drawing.children[index].setAttribute("d", line);
+        });
+        this.$el.dataset.pictures = Number(this.$el.dataset.pictures) + 1;
+        this.$el.dataset.shown = source;
+      } catch (error) {
+        if (!signal.aborted) console.warn("no picture", error);
+      }
     },
     place(event) {
-      const box = this.$el.getBoundingClientRect();
+      const box = this.box;
       return {
         x: (event.clientX - box.left) / box.width * this.width,
         y: (event.clientY - box.top) / box.height * this.height,
@@ -73,6 +89,7 @@ export default {
     },
     down(event) {
       if (event.button > 0) return;
+      this.box = this.$el.getBoundingClientRect();
       this.$el.focus({ preventScroll: true });
       this.$el.setPointerCapture(event.pointerId);
       this.held = this.place(event);
@@ -85,17 +102,17 @@ export default {
       const before = this.moved || { dx: 0, dy: 0 };
       this.moved = { ...place, dx: before.dx + place.x - this.held.x, dy: before.dy + place.y - this.held.y };
       this.held = place;
-      this.schedule();
+      this.report();
     },
     up() {
       if (!this.held) return;
       this.held = null;
-      this.report();
+      this.send();
       this.$emit("release");
     },
     wheel(event) {
       this.turned += Math.max(-200, Math.min(200, event.deltaY * (event.deltaMode ? 30 : 1)));
-      this.schedule();
+      this.report();
     },
     keydown(event) {
       const key = event.key.length === 1 ? event.key.toLowerCase() : event.key;
@@ -103,21 +120,22 @@ export default {
       event.preventDefault();
       this.$emit("press_key", { key, shift: event.shiftKey });
     },
-    schedule() {
-      if (this.scheduled) return;
-      this.scheduled = true;
-      requestAnimationFrame(() => {
-        this.scheduled = false;
-        if (this.reported && performance.now() - this.reported < SLOWEST_REPORT) {
-          if (!this.loading) setTimeout(() => this.schedule(), 8);
-          return;
-        }
-        this.report();
-      });
-    },
     report() {
-      if (this.moved) { this.reported = performance.now(); this.$emit("drag", this.moved); this.moved = null; }
-      if (this.turned) { this.$emit("turn_wheel", { delta: this.turned }); this.turned = 0; }
+      if (this.wanted === null && !this.reported) this.send();
+    },
+    send() {
+      if (!this.moved && !this.turned) return;
+      this.reported = true;
+      this.patience = setTimeout(this.answered, SLOWEST_ANSWER);
+      if (this.moved) this.$emit("drag", this.moved);
+      if (this.turned) this.$emit("turn_wheel", { delta: this.turned });
+      this.moved = null;
+      this.turned = 0;
+    },
+    answered() {
+      clearTimeout(this.patience);
+      this.reported = false;
+      this.report();
     },
   },
 };

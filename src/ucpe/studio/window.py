@@ -5,16 +5,16 @@ from __future__ import annotations
 import contextlib
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from threading import Lock
 
 import cv2
 import numpy as np
 import torch
 
-from ucpe.lenses import lens_from_dict
+from ucpe.lenses import Lens, lens_from_dict
 from ucpe.studio import edits
-from ucpe.studio.drawing import ABOVE_LENS, around, horizon_svg
+from ucpe.studio.drawing import ABOVE_LENS, around, overlay_paths
 from ucpe.studio.shot import Key, Shot
 from ucpe.studio.store import Document, Store
 from ucpe.synthesis.scenes import Scene, WorldScene, open_scene
@@ -48,15 +48,6 @@ MOVES: dict[str, Callable[[Key, float], Key]] = {
 """What each key of the keyboard does to the camera; with shift, four times as much."""
 
 
-@dataclass
-class Overlays:
-    """What is drawn over the picture."""
-
-    horizon: bool = True
-    latitudes: bool = True
-    arrows: bool = False
-
-
 class Window:
     """The state of one browser tab."""
 
@@ -66,7 +57,7 @@ class Window:
         self.free: Key | None = None
         self.selected: int | None = 0
         self.orbit = around(document.shot)
-        self.overlays = Overlays()
+        self.overlays = {"horizon", "latitudes"}
         self._scene: tuple[str, Scene, Scene] | None = None
         self._lock = Lock()
 
@@ -78,6 +69,23 @@ class Window:
     def view(self) -> Key:
         """The camera shown: off the path while looking around, otherwise the one at the current moment."""
         return self.free or edits.view_at(self.shot, self.frame)
+
+    def place(self) -> str:
+        """Where the camera shown is, in words."""
+        if self.free:
+            where = "off the path: K makes it a keyframe, Escape returns"
+        else:
+            where = "on the path" if self.selected is None else f"keyframe {self.selected + 1} of {len(self.shot.keys)}"
+        view = self.view()
+        return " · ".join(
+            [where, *(f"{name} {round(getattr(view, name), 1) + 0.0:.1f}°" for name in ("pitch", "yaw", "roll"))]
+        )
+
+    def camera(self) -> tuple[Lens, torch.Tensor]:
+        """Lens and pose (4, 4) of the camera shown: on the path, the very ones that `ucpe render` takes."""
+        if self.free:
+            return lens_from_dict(self.free.lens), self.free.pose()
+        return self.shot.lens_at(self.frame), self.shot.camera.c2w[self.frame]
 
     def look(self, view: Key, tag: str) -> None:
         """Look from there: changes the keyframe of the moment, or leaves the path where there is none."""
@@ -109,52 +117,42 @@ class Window:
 
     def drag(self, x: float, y: float, dx: float, dy: float) -> Key:
         """The camera turned so that what was under the pointer, in pixels of the shot, stays under it."""
-        view = self.view()
-        lens = lens_from_dict(view.lens)
+        view, (lens, c2w) = self.view(), self.camera()
         pixels = torch.tensor([[x - dx, y - dy], [x, y]], dtype=torch.float64)
         rays = lens.unproject(pixels, self.shot.height, self.shot.width)
         if not rays.valid.all():
             return view
         turn = rotation_between(rays.directions[1], rays.directions[0])
-        forward = (view.pose()[:3, :3] @ turn)[:, 2].tolist()
+        forward = (c2w[:3, :3] @ turn)[:, 2].tolist()
         pitch = math.degrees(math.asin(min(max(-forward[1], -1.0), 1.0)))
         yaw = math.degrees(math.atan2(forward[0], forward[2]))
         yaw += 360 * round((view.yaw - yaw) / 360)
         return replace(view, pitch=pitch, yaw=yaw)
 
-    def picture(self, fast: bool) -> bytes:
-        """What the camera sees: JPEG while something moves, and the very pixels of `ucpe render` (PNG) after."""
-        shot, view = self.shot, self.view()
+    def picture(self, exact: bool) -> tuple[bytes, list[str]]:
+        """What the camera sees, and the lines over it: the very pixels of `ucpe render` (PNG), or a quick JPEG."""
+        shot, (lens, c2w) = self.shot, self.camera()
         height, width = shot.height, shot.width
-        if fast and height * width > LIVE_PIXELS:
+        lines = overlay_paths(lens, c2w, height, width, self.overlays)
+        if not exact and height * width > LIVE_PIXELS:
             scale = math.sqrt(LIVE_PIXELS / (height * width))
             height, width = (max(2, round(side * scale / 2) * 2) for side in (height, width))
-        lens, seconds = lens_from_dict(view.lens), self.frame / shot.fps
         with self._lock:
-            picture = self.scenes()[0].picture(lens, view.pose(), seconds, height, width, fast=fast)
-        return encode(picture, fast)
+            picture = self.scenes()[0].picture(lens, c2w, self.frame / shot.fps, height, width, fast=not exact)
+        return encode(picture, exact), lines
 
-    def overlay(self) -> str:
-        """The drawing over the picture."""
-        view = self.view()
-        lens, drawn = lens_from_dict(view.lens), self.overlays
-        return horizon_svg(
-            lens, view.pose(), self.shot.height, self.shot.width,
-            horizon=drawn.horizon, latitudes=drawn.latitudes, arrows=drawn.arrows,
-        )  # fmt: skip
-
-    def above(self, height: int, width: int, fast: bool) -> bytes:
+    def above(self, height: int, width: int) -> bytes:
         """The world from where the path is looked at; nothing for a panorama, which has no outside."""
         with self._lock:
             scene = self.scenes()[1]
             seconds = self.frame / self.shot.fps
-            picture = scene.picture(ABOVE_LENS, self.orbit.key().pose(), seconds, height, width, fast=fast)
-        return encode(picture // 2 + 110, fast)
+            picture = scene.picture(ABOVE_LENS, self.orbit.key().pose(), seconds, height, width, fast=True)
+        return encode(picture // 2 + 110, exact=False)
 
     def warm_up(self) -> None:
         """Open the scene and make a first picture, away from the page; what fails shows on the page later."""
         with contextlib.suppress(ValueError, OSError):
-            self.picture(fast=True)
+            self.picture(exact=False)
 
     def scenes(self) -> tuple[Scene, Scene]:
         """The scene of the shot, once for each of the two cameras that look at it."""
@@ -178,9 +176,9 @@ class Window:
         return None if self.scenes()[0].has_depth else 0.5
 
 
-def encode(picture: np.ndarray, fast: bool) -> bytes:
-    """A picture (H, W, 3) uint8 as a quick JPEG or an exact PNG."""
-    options = [cv2.IMWRITE_JPEG_QUALITY, 85] if fast else [cv2.IMWRITE_PNG_COMPRESSION, 1]
-    done, data = cv2.imencode(".jpg" if fast else ".png", np.ascontiguousarray(picture[..., ::-1]), options)
+def encode(picture: np.ndarray, exact: bool) -> bytes:
+    """A picture (H, W, 3) uint8 as an exact PNG or a quick JPEG."""
+    options = [cv2.IMWRITE_PNG_COMPRESSION, 1] if exact else [cv2.IMWRITE_JPEG_QUALITY, 85]
+    done, data = cv2.imencode(".png" if exact else ".jpg", cv2.cvtColor(picture, cv2.COLOR_RGB2BGR), options)
     assert done
     return data.tobytes()
