@@ -1,6 +1,7 @@
 """Who may talk to the studio, what it takes from outside, its queue, and the commands it offers. No browser here."""
 
 import asyncio
+import json
 import shlex
 import zipfile
 from dataclasses import replace
@@ -11,6 +12,7 @@ import numpy as np
 import pytest
 
 import ucpe.cli
+from ucpe import desk
 from ucpe.cli.generate import Generate
 from ucpe.generation.requests import Request
 from ucpe.studio import jobs
@@ -172,3 +174,16 @@ def test_preflight_says_what_the_model_will_not_honour(change, level, words):
     shot = replace(Shot(), **change)
     request = Request(shot.prompt, shot.camera, height=shot.video_height)
     assert any(finding.level == level and words in finding.text for finding in preflight(request))
+
+
+@pytest.mark.parametrize(("blocks", "words"), [(None, "there is no folder"), (7, "num_blocks 7, this one has 6")])
+def test_an_adapter_that_is_missing_or_of_another_model_is_said_by_the_preflight(tmp_path, blocks, words):
+    server = pytest.importorskip("ucpe.studio.server", reason="needs the page's library: pip install 'ucpe[studio]'")
+    adapter = tmp_path / "adapter"
+    if blocks:
+        adapter.mkdir()
+        config = json.loads((desk.WEIGHTS / "camera_adapter" / "config.json").read_text())
+        (adapter / "config.json").write_text(json.dumps({**config, "num_blocks": blocks}))
+    studio = server.Studio(tmp_path / "studio", adapter=str(adapter))
+    (finding,) = preflight(studio.request_of(studio.first_shot()))
+    assert finding.level == "impossible" and words in finding.text

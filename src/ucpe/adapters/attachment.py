@@ -212,16 +212,7 @@ class Adapter(ModelMixin, ConfigMixin):  # type: ignore[misc]
         self._untuned = {}
 
     def _check_fit(self, backbone: Backbone) -> None:
-        facts = {
-            "backbone": backbone.transformer_class,
-            "width": backbone.width,
-            "num_blocks": len(backbone.blocks),
-            "patch_size": backbone.patch_size,
-        }
-        for name, value in facts.items():
-            expected = self.config[name]
-            if (tuple(expected) if isinstance(expected, list) else expected) != value:
-                raise ValueError(f"this adapter is for a transformer with {name} {expected}, this one has {value}")
+        check_fit(self.config, backbone)
 
     def _token_grid(self, cameras: Sequence[Trajectory], height: int, width: int) -> TokenGrid:
         """Tokens of a video, after checking that trajectories and size make whole ones."""
@@ -325,6 +316,20 @@ class _Camera:
         if device != self.condition.device:
             self.condition = self.condition.to(device)
         return self.condition
+
+
+def check_fit(config: Mapping[str, Any], backbone: Backbone) -> None:
+    """Raise ValueError unless an adapter of a configuration is made for a transformer."""
+    facts = {
+        "backbone": backbone.transformer_class,
+        "width": backbone.width,
+        "num_blocks": len(backbone.blocks),
+        "patch_size": backbone.patch_size,
+    }
+    for name, value in facts.items():
+        expected = config.get(name)
+        if (tuple(expected) if isinstance(expected, list) else expected) != value:
+            raise ValueError(f"this adapter is for a transformer with {name} {expected}, this one has {value}")
 
 
 def check_weights(weights: Mapping[str, Tensor], where: str | os.PathLike[str]) -> None:

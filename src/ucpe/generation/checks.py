@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ucpe.adapters.attachment import check_fit
+from ucpe.adapters.backbones import backbone_of
 from ucpe.generation.defaults import Defaults
 from ucpe.generation.loading import find_adapters, find_model, pipeline_family
 from ucpe.generation.pipeline import check_frames
@@ -42,7 +44,9 @@ def read_facts(model: str | Path | None, adapter: str | Path | None) -> ModelFac
     folder = Path(find_model(model))
     family = pipeline_family(folder)
     found = next(iter(find_adapters(folder, adapter)), None)
-    config = {} if found is None else _json(found / "config.json")
+    config, index = {} if found is None else _json(found / "config.json"), _json(folder / "model_index.json")
+    if config:
+        _check_adapter(config, folder, index)
     _, rows, columns = config.get("patch_size", (1, 2, 2))
     stride = config.get("spatial_stride", 8)
     token = (stride * rows, stride * columns)
@@ -50,7 +54,7 @@ def read_facts(model: str | Path | None, adapter: str | Path | None) -> ModelFac
         defaults=Defaults.load(folder, family.defaults),
         temporal_stride=None if found is None else config.get("temporal_stride", 4),
         token=None if found is None else token,
-        first_frame=_first_frame(_json(folder / "model_index.json")),
+        first_frame=_first_frame(index),
         vocabulary=Vocabulary.of_file(folder / "tokenizer" / "tokenizer.json"),
     )
 
@@ -121,6 +125,21 @@ def _check_image(image: Path | None, first_frame: str) -> None:
     if first_frame == "cannot":
         raise ValueError("the model makes video from text alone: leave --image out")
     open_image(image)
+
+
+def _check_adapter(config: dict[str, Any], folder: Path, index: dict[str, Any]) -> None:
+    """ValueError unless an adapter's configuration fits the model's transformer, which is made without its weights."""
+    import diffusers
+    import torch
+
+    settings, (_, kind) = _json(folder / "transformer" / "config.json"), index.get("transformer") or (None, None)
+    if settings and kind:
+        try:
+            with torch.device("meta"):
+                transformer = getattr(diffusers, str(kind)).from_config(settings)
+        except Exception as error:
+            raise ValueError(f"{folder}: transformer/config.json makes no {kind} ({error})") from None
+        check_fit(config, backbone_of(transformer))
 
 
 def _first_frame(index: dict[str, Any]) -> str:

@@ -15,6 +15,7 @@ from fastapi import Response
 from fastapi.responses import FileResponse, RedirectResponse
 from nicegui import app, run, ui
 
+from ucpe.generation.checks import ModelFacts
 from ucpe.generation.loading import load_quietly
 from ucpe.generation.options import Setup
 from ucpe.generation.requests import Request
@@ -40,7 +41,10 @@ class Studio:
 
     def __init__(self, folder: Path, model: str | None = None, adapter: str | None = None):
         self.model, self.adapter = model, adapter
-        self.facts = model_facts(model, adapter)
+        try:
+            self.facts = model_facts(model, adapter)
+        except (ValueError, OSError):  # the preflight says what is wrong, and everything but generating works
+            self.facts = ModelFacts()
         self.store = Store(folder, self.first_shot)
         self.queue = Queue(self.store.results, self.load, measure_video)
         self.pages: dict[str, Page] = {}
