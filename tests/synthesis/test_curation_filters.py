@@ -155,6 +155,33 @@ def test_a_camera_that_stands_still_has_no_overlay(scenes):
     assert overlay.find_marks(np.repeat(scenes["hall"].frames[:1], 8, axis=0)) == []
 
 
+@pytest.mark.parametrize("pixels", [0.0, 2.0])
+def test_what_drifts_a_little_among_moving_things_is_scenery(pixels, monkeypatch):
+    random = np.random.default_rng(0)
+    wall = cv2.GaussianBlur(random.normal(0, 1, (320, 900)), (0, 0), 3)
+    wall = (128 + 40 * wall / wall.std()).clip(0, 255)
+    frames = np.repeat(np.stack([wall[:, 12 * step : 12 * step + 640] for step in range(16)])[..., None], 3, -1)
+    for step, frame in enumerate(frames):
+        window = np.zeros((320, 640), np.float32)
+        centre = (16 * np.array([300 + pixels * step / 15, 160])).round().astype(int)
+        cv2.circle(window, centre.tolist(), 16 * 20, 1.0, cv2.FILLED, cv2.LINE_AA, shift=4)
+        share = cv2.GaussianBlur(window, (0, 0), 3)[..., None]
+        frame[:] = frame * (1 - share) + 250 * share
+
+    def marks() -> int:
+        return sum(mark.among_motion for mark in overlay.find_marks(frames.astype(np.uint8)))
+
+    assert marks() == (pixels == 0)
+    monkeypatch.setattr(overlay, "MIN_DRIFT", np.inf)
+    assert marks() == 1  # without the test of drift both would be marks
+
+
+def test_what_stays_at_the_nadir_is_the_rig():
+    ring = overlay.Mark(200, 285, 560, 292, 700, True)
+    logo = overlay.Mark(300, 200, 340, 230, 700, True)
+    assert overlay.rig_marks([ring, logo], 640) == [ring]
+
+
 def test_text_is_read_where_nothing_moves(scenes, footage_tools):
     frames = scenes["plaza"].frames[::2].copy()
     for frame in frames:

@@ -2,7 +2,8 @@
 
 Far scenery stays too, and so does a person who carries the camera, but it does not lie in the middle of things that
 move. Two kinds of marks do: groups of edges with motion on three sides, and plain places within a rim of edges, which
-are told from the scenery they touch. What stays elsewhere counts only if RapidOCR can read it.
+are told from the scenery they touch. Scenery near the direction of travel does too, but it drifts: what changes at its
+edges is a shift or growth of the whole. What stays elsewhere counts only if RapidOCR can read it.
 """
 
 from __future__ import annotations
@@ -60,8 +61,17 @@ SECTORS = 12
 LONGEST = 3.0
 """How many times as long as wide a plain place may be; far ground makes longer ones along the horizon."""
 
+MIN_DRIFT = 0.4
+"""Pixels that edges move from the first to the last quarter of a clip, from which they are scenery."""
+
+DRIFT_SHARE = 0.6
+"""Share of the change at edges that motion must explain; what shines through a mark is explained less."""
+
 RIG_FOOT = 0.75
 """Share of the height below which what carries the camera must be seen: 45 degrees under the horizon."""
+
+NADIR = 0.85
+"""Share of the height below which all that stays is the rig's, or a patch over it: 27 degrees around the nadir."""
 
 RIG_GAP = 20
 """Pixels that may lie between parts of what carries the camera."""
@@ -190,13 +200,17 @@ def find_marks(
     groups = _groups_of_edges(steady, common, strength)
     places = _enclosed_places(steady, common, strength, change)
     alone = [place for place in places if not any(group.among_motion and _overlap(place, group) for group in groups)]
-    return [mark for mark in groups + alone if mark.area >= smallest * steady.size]
+    quarter = max(len(small) // 4, 1)
+    later, slope = small[-quarter:].mean(0) - small[:quarter].mean(0), np.stack([along.mean(0), down.mean(0)], -1)
+    marks = [mark for mark in groups + alone if mark.area >= smallest * steady.size]
+    return [mark for mark in marks if not (mark.among_motion and _drifts(mark, steady, slope, later))]
 
 
 def rig_marks(marks: list[Mark], width: float) -> list[Mark]:
-    """The marks that hang together, downwards and across the seam, with something that stays near the nadir."""
+    """The marks at the nadir, and those that hang together, downwards and across the seam, with something low."""
     low = [mark for mark in marks if mark.bottom > RIG_FOOT * LOOK_HEIGHT and not mark.among_motion]
-    rig = [mark for mark in low if mark.right - mark.left < width / 4]
+    rig = [mark for mark in marks if mark.top > NADIR * LOOK_HEIGHT]
+    rig += [mark for mark in low if mark.right - mark.left < width / 4 and mark not in rig]
     for mark in sorted(set(marks) - set(rig), key=lambda mark: -mark.bottom):
         if any(_hangs_on(mark, other, width) for other in rig):
             rig.append(mark)
@@ -322,6 +336,24 @@ def _enclosed_places(steady: np.ndarray, common: np.ndarray, strength: np.ndarra
         if stays and changes_less and among_motion:
             marks.append(Mark(left - RIM, top - RIM, right + RIM, bottom + RIM, int((away <= RIM / 2).sum()), True))
     return marks
+
+
+def _drifts(
+    mark: Mark,
+    steady: np.ndarray,  # (H, W) bool
+    slope: np.ndarray,  # (H, W, 3, 2) mean change a pixel to the right and down
+    later: np.ndarray,  # (H, W, 3) change from the first to the last quarter of a clip
+) -> bool:
+    """Whether an affine motion of a mark's edges explains how they change over time."""
+    box = np.s_[max(mark.top, 0) : mark.bottom, max(mark.left, 0) : mark.right]
+    edges = steady[box]
+    spots = np.argwhere(edges) - np.mean(np.argwhere(edges), axis=0)
+    affine = np.column_stack([np.ones(len(spots)), spots])  # (N, 3)
+    system = (slope[box][edges][..., None] * affine[:, None, None]).reshape(-1, 6)
+    change = later[box][edges].reshape(-1)
+    explained = system @ np.linalg.lstsq(system, change, rcond=None)[0]
+    pixels = np.linalg.norm(explained) / np.linalg.norm(slope[box][edges])
+    return bool(pixels > MIN_DRIFT and (explained**2).sum() > DRIFT_SHARE * (change**2).sum())
 
 
 def _overlap(first: Mark, second: Mark) -> bool:
