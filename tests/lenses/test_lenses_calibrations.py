@@ -309,7 +309,7 @@ def check_woodscape(lens, entry):
         ("gyroscope_noise_density: 1e-4\nupdate_rate: 200\n", "inertial sensor"),
         ("cam0_calib: cam0_mei.yaml\nimage_width: 752\n", "a VINS-Fusion configuration"),
         ("1.0 2.0 3.0\n4.0 5.0 6.0\n", "rows of numbers, such as a camera path"),
-        ("<document><chunk/></document>", "XML of <document>; expected OpenCV"),
+        ("<document><chunk/></document>", "expected a <sensor> with a <calibration>"),
     ],
 )
 def test_what_is_no_calibration_is_named(tmp_path, text, message):
@@ -383,6 +383,108 @@ def test_real_files_against_opencv_and_published_formulas():
         )
     with pytest.raises(ValueError, match="calibration target"):
         load_lens(REAL / "orb3_aprilgrid_target.yaml")
+
+
+METASHAPE = """<?xml version="1.0" encoding="UTF-8"?>
+<document version="2.1.0">
+  <chunk label="Chunk 1" enabled="true">
+    <sensors next_id="3">
+      <sensor id="0" label="no calibration" type="frame"><resolution width="5472" height="3648"/></sensor>
+      <sensor id="1" label="drone (10.3mm)" type="{kind}">
+        <resolution width="1200" height="800"/>
+        <calibration type="{kind}" class="adjusted">
+          <resolution width="1200" height="800"/>
+          <f>{f}</f><cx>-17.25</cx><cy>11.5</cy>{more}
+        </calibration>
+        <calibration type="frame" class="initial"><resolution width="1200" height="800"/><f>1</f></calibration>
+      </sensor>
+      {another}
+    </sensors>
+  </chunk>
+</document>
+"""
+
+
+def metashape_pixels(plane, f, k, p1, p2, b1):
+    """The published formula of Metashape's manual, for coordinates (N, 2) on the plane of a 1200 x 800 image."""
+    (x, y), r2 = plane.T, (plane**2).sum(1)
+    radial = 1 + k[0] * r2 + k[1] * r2**2 + k[2] * r2**3 + k[3] * r2**4
+    bent_x = x * radial + p1 * (r2 + 2 * x**2) + 2 * p2 * x * y
+    bent_y = y * radial + p2 * (r2 + 2 * y**2) + 2 * p1 * x * y
+    return np.stack([600 - 17.25 + bent_x * (f + b1), 400 + 11.5 + bent_y * f], -1)
+
+
+@pytest.mark.parametrize("kind", ["frame", "fisheye", "equidistant_fisheye", "equisolid_fisheye"])
+def test_metashape(tmp_path, kind):
+    k = {"frame": (-0.12, 0.03, -0.006, 0.0), "equisolid_fisheye": (0.053, 0.044, -0.012, 0.0)}.get(
+        kind, (0.05, -0.01, 0.002, -0.0003)
+    )
+    f, p1, p2, b1 = (700.0, 0.0039, 0.0004, 0.5) if kind == "frame" else (330.0, 0.0, 0.0, 0.0)
+    terms = {**{f"k{i + 1}": value for i, value in enumerate(k)}, "p1": p1, "p2": p2, "b1": b1}
+    more = "".join(f"<{name}>{value}</{name}>" for name, value in terms.items() if value)
+    text = METASHAPE.format(kind=kind, f=f, more=more, another="")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error" if kind != "equisolid_fisheye" else "ignore")
+        lens = load_lens(write(tmp_path, text.replace("\n", "\r\n"), "cameras.xml", "utf-8-sig"))
+    angle = np.arctan2(np.linalg.norm(POINTS[:, :2], axis=1), POINTS[:, 2])
+    radius = {"frame": np.tan(angle), "equisolid_fisheye": 2 * np.sin(angle / 2)}.get(kind, angle)
+    plane = POINTS[:, :2] / np.linalg.norm(POINTS[:, :2], axis=1, keepdims=True) * radius[:, None]
+    pixels, seen = lens.project(torch.from_numpy(POINTS), 800, 1200)
+    assert seen.all()
+    off = np.abs(pixels.numpy() - metashape_pixels(plane, f, k, p1, p2, b1)).max()
+    assert off < (1.0 if kind == "equisolid_fisheye" else 1e-6)
+
+
+def test_metashape_with_what_no_lens_of_ours_has(tmp_path):
+    text = METASHAPE.format(kind="frame", f=700, more="<k1>-0.09</k1><k4>-0.07</k4><b2>-0.3</b2>", another="")
+    with pytest.warns(UserWarning, match=r"nearest brown_conrady, which is off by 0\.\d+ pixels at most"):
+        load_lens(write(tmp_path, text, "cameras.xml"))
+    saved = "<calibration><projection>frame</projection><width>640</width><height>480</height><f>500</f></calibration>"
+    lens = load_lens(write(tmp_path, saved, "lens.xml"))
+    same(lens, BrownConrady(fx=500, width=640, height=480))
+    another = '<sensor id="2" label="360" type="spherical"><resolution width="4096" height="2048"/></sensor>'
+    two = write(tmp_path, METASHAPE.format(kind="frame", f=700, more="", another=another), "two.xml")
+    assert isinstance(load_lens(f"{two}:2"), Equirectangular)
+    with pytest.raises(ValueError, match=r"holds 2 cameras \(1, 2\): say which one, as .*two.xml:1"):
+        load_lens(two)
+    for wrong, message in (
+        (("frame", "cylindrical"), "type: expected one of frame"),
+        (("500", "?"), "f: expected a number"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            load_lens(write(tmp_path, saved.replace(*wrong), "bad.xml"))
+
+
+XMP = """<x:xmpmeta xmlns:x="adobe:ns:meta/">
+  <rdf:RDF xmlns:rdf="http://www.w3.org/1999/02/22-rdf-syntax-ns#">
+    <rdf:Description xmlns:xcr="http://www.capturingreality.com/ns/xcr/1.1#" xcr:Version="3" xcr:PosePrior="exact"
+       xcr:DistortionModel="{model}" xcr:FocalLength35mm="24.5" xcr:Skew="0" xcr:AspectRatio="1"
+       xcr:PrincipalPointU="-0.004" xcr:PrincipalPointV="0.002">
+      <xcr:Position>66.9 45.3 5.5</xcr:Position>
+      <xcr:DistortionCoeficients>{coefficients}</xcr:DistortionCoeficients>
+    </rdf:Description>
+  </rdf:RDF>
+</x:xmpmeta>
+"""
+
+
+def test_realitycapture(tmp_path):
+    path = write(tmp_path, XMP.format(model="brown3", coefficients="-0.12 0.1 -0.01 0 0 0"), "photo.xmp")
+    with pytest.raises(ValueError, match="--lens-size WIDTHxHEIGHT"):
+        load_lens(path)
+    lens = load_lens(path, size=(800, 1200))
+    x, y = POINTS[:, 0] / POINTS[:, 2], POINTS[:, 1] / POINTS[:, 2]
+    r2 = x * x + y * y
+    radial = 1 - 0.12 * r2 + 0.1 * r2**2 - 0.01 * r2**3
+    sides = np.stack([24.5 / 36 * x * radial - 0.004, 24.5 / 36 * y * radial + 0.002], -1)  # of the longer side
+    pixels, _ = lens.project(torch.from_numpy(POINTS), 1200, 800)
+    assert np.abs(pixels.numpy() - (sides * 1200 + [400, 600])).max() < 1e-6
+    for model, coefficients, key in (
+        ("brown4", "-0.1 0 0 0.2 0 0", "Coeficients"),
+        ("division", "1 0 0 0 0 0", "Model"),
+    ):
+        with pytest.raises(ValueError, match=f"{key}: expected"):
+            load_lens(write(tmp_path, XMP.format(model=model, coefficients=coefficients), "bad.xmp"), size=(800, 1200))
 
 
 def test_lensfun_by_name():

@@ -3,6 +3,7 @@
 import json
 import math
 import warnings
+import zipfile
 from pathlib import Path
 
 import numpy as np
@@ -257,6 +258,85 @@ def test_opensfm(tmp_path):
     np.testing.assert_allclose(read.positions.numpy(), centres, atol=1e-12)
     assert isinstance(read.lens, BrownConrady)
     assert [float(read.lens.parameters[n]) for n in ("fx", "fy", "cx", "cy")] == pytest.approx([720, 728, 408, 284])
+
+
+@pytest.mark.parametrize("archive", [True, False], ids=["r3d", "metadata"])
+def test_record3d(tmp_path, archive):
+    coefficients = [[700 + i, 700 + i, 361, 480] for i in range(5)]
+    content = {
+        "fps": 30,
+        "w": 720,
+        "h": 960,
+        "K": [726.6, 0, 0, 0, 726.6, 0, 361.3, 483.8, 1],
+        "poses": np.c_[QUATERNIONS.as_quat(), POSITIONS].tolist(),
+    }
+
+    def load(content):
+        path = tmp_path / ("clip.r3d" if archive else "metadata")
+        if archive:
+            with zipfile.ZipFile(path, "w") as file:
+                file.writestr("metadata", json.dumps(content))
+                file.writestr("rgbd/0.jpg", b"")
+        else:
+            path.write_text(json.dumps(content), encoding="utf-8-sig")
+        return Trajectory.load(path)
+
+    camera = load(content)
+    assert not camera.up_known and camera.fps == 30
+    np.testing.assert_allclose(camera.c2w[:, :3, :3].numpy(), QUATERNIONS.as_matrix() @ FLIP, atol=1e-9)
+    np.testing.assert_allclose(camera.c2w[:, :3, 3].numpy(), POSITIONS)
+    assert camera.lens == Pinhole(fx=726.6, fy=726.6, cx=361.3, cy=483.8, width=720, height=960)
+    camera = load({**content, "perFrameIntrinsicCoeffs": coefficients})
+    assert camera.lens[3] == Pinhole(fx=703.0, fy=703.0, cx=361.0, cy=480.0, width=720, height=960)
+    for wrong, message in (
+        ({"poses": [[0, 0, 0, 1]]}, "poses: expected rows of 7 numbers"),
+        ({"perFrameIntrinsicCoeffs": coefficients[:4]}, "expected 5 rows, one a pose, found 4"),
+        ({"K": [1, 2, 3]}, r"K: expected 9 numbers"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            load({**content, **wrong})
+
+
+def test_a_damaged_record3d_file(tmp_path):
+    path = tmp_path / "clip.r3d"
+    with zipfile.ZipFile(path, "w") as file:
+        file.writestr("sound.m4a", b"")
+    with pytest.raises(ValueError, match="not a readable Record3D file"):
+        Trajectory.load(path)
+
+
+def test_polycam(tmp_path):
+    for folder, shift in (("cameras", 100.0), ("corrected_cameras", 0.0)):
+        (tmp_path / "keyframes" / folder).mkdir(parents=True)
+        for index, matrix in enumerate(MATRICES):
+            camera = {f"t_{i}{j}": matrix[i, j] + shift * (j == 3) for i in range(3) for j in range(4)}
+            camera |= {"fx": 760 + index, "fy": 761, "cx": 510.5, "cy": 383, "width": 1024, "height": 768}
+            file = tmp_path / "keyframes" / folder / f"{[9, 10, 100, 101, 1000][index]}.json"
+            file.write_text(json.dumps({"blur_score": 90.1, **camera}), newline="\r\n")
+    camera = Trajectory.load(tmp_path)
+    assert camera.up_known and camera.lens[4] == Pinhole(fx=764.0, fy=761.0, cx=510.5, cy=383.0, width=1024, height=768)
+    upside = np.diag([-1.0, -1, 1])  # a world with y up as ours
+    np.testing.assert_allclose(camera.c2w[:, :3, :3].numpy(), upside @ MATRICES[:, :, :3] @ FLIP, atol=1e-9)
+    np.testing.assert_allclose(camera.c2w[:, :3, 3].numpy(), POSITIONS @ upside.T, atol=1e-9)
+    assert torch.equal(Trajectory.load(tmp_path / "keyframes" / "corrected_cameras").c2w, camera.c2w)
+    file.write_text(file.read_text().replace("t_11", "t_1"))
+    with pytest.raises(ValueError, match=r"1000.json: t_11: missing"):
+        Trajectory.load(tmp_path)
+
+
+def test_arkitscenes(tmp_path):
+    """Against scipy's rotation vectors: the file holds world-to-camera, in a world with z up."""
+    path = tmp_path / "lowres_wide.traj"
+    inverse = QUATERNIONS.inv()
+    rows = np.c_[4764.5 + np.arange(5) / 10, inverse.as_rotvec(), -inverse.apply(POSITIONS)]
+    path.write_text("\r\n".join(" ".join(map(repr, row)) for row in rows.tolist()))
+    camera = Trajectory.load(path)
+    assert camera.up_known and camera.fps == pytest.approx(10)
+    np.testing.assert_allclose(camera.c2w[:, :3, :3].numpy(), turned(QUATERNIONS.as_matrix()), atol=1e-9)
+    np.testing.assert_allclose(camera.c2w[:, :3, 3].numpy(), turned(POSITIONS.T).T, atol=1e-9)
+    path.write_text("\n".join(" ".join(map(repr, row)) for row in np.c_[POSITIONS, QUATERNIONS.as_quat()].tolist()))
+    with pytest.raises(ValueError, match="its first lines hold 7 and 7 numbers"):
+        Trajectory.load(path)  # positions and quaternions without times
 
 
 def test_transforms_to_txt_as_the_readme_says(tmp_path):

@@ -7,11 +7,14 @@ from collections.abc import Callable, Iterator
 from itertools import product
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from ucpe.lenses.base import Lens, check_size, pixel_grid
+from ucpe.lenses.fisheye import KannalaBrandt
 from ucpe.lenses.numerics import angle_between
+from ucpe.lenses.pinhole import BrownConrady
 from ucpe.lenses.planar import FOCAL_NAMES, PlanarLens
 
 STARTS: dict[str, dict[str, tuple[float, ...]]] = {
@@ -37,6 +40,10 @@ SAMPLES = 6000
 """Rays over the image that a lens is fitted to; its error is measured at every pixel."""
 
 
+MAX_RESIDUAL = 2e-3
+"""Share of the image width that a lens may be off from the formula it is fitted to, root mean square."""
+
+
 class LensFit(NamedTuple):
     """A fitted lens and its angular error in degrees over the pixels that both lenses see."""
 
@@ -44,6 +51,26 @@ class LensFit(NamedTuple):
     rms: Tensor  # (*batch)
     maximum: Tensor  # (*batch)
     unseen: Tensor  # (*batch), share of the original's visible image that the fitted lens cannot see
+
+
+def radial_lens(
+    angles: np.ndarray,  # (N,) radians to the axis
+    radii: np.ndarray,  # (N,) in focal lengths
+    straight: bool,
+    fx: float,
+    fy: float,
+    **scale: Any,
+) -> PlanarLens:
+    """The Brown-Conrady (straight) or Kannala-Brandt lens that shows angles at radii, by least squares."""
+    across = np.tan(angles) if straight else angles
+    powers = np.stack([across ** (2 * power + 1) for power in range(4 if straight else 5)], -1)
+    terms = np.linalg.lstsq(powers, radii, rcond=None)[0]
+    residual = fx * float(np.sqrt(np.mean((powers @ terms - radii) ** 2)))
+    if not terms[0] > 0 or residual > MAX_RESIDUAL * scale["width"]:
+        raise ValueError(f"none of our lenses bends like it (off by {residual:.1f} pixels)")
+    factors = dict(zip(("k1", "k2", "k3", "k4"), (terms[1:] / terms[0]).tolist()))
+    model: Any = BrownConrady if straight else KannalaBrandt
+    return model(fx=float(fx * terms[0]), fy=float(fy * terms[0]), **scale, **factors)
 
 
 def fit_lens(lens: Lens, model: type[Lens], height: int | None = None, width: int | None = None) -> LensFit:

@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 
 from ucpe.lenses.base import Lens
-from ucpe.lenses.fisheye import KannalaBrandt
-from ucpe.lenses.pinhole import BrownConrady
+from ucpe.lenses.fitting import radial_lens
 
 PREFIX = "lensfun:"
 FULL_FRAME = math.hypot(36, 24)
@@ -18,9 +17,6 @@ FULL_FRAME = math.hypot(36, 24)
 
 USUAL_SIZE = (1920, 1280)
 """Width and height in pixels where none is given; Lensfun's lenses are measured on images of 3:2."""
-
-MAX_RESIDUAL = 2e-3
-"""Share of the image width that a lens of ours may be off from Lensfun's polynomial, root mean square."""
 
 
 def lensfun_lens(name: str, size: tuple[int, int] | None = None) -> Lens:
@@ -42,16 +38,10 @@ def lensfun_lens(name: str, size: tuple[int, int] | None = None) -> Lens:
         )
     angles, radii = _samples(lensfunpy, lens, crop, millimetres, width, height)
     straight = lens.type == lensfunpy.LensType.RECTILINEAR
-    across = np.tan(angles) if straight else angles
-    powers = np.stack([across ** (2 * power + 1) for power in range(4 if straight else 5)], -1)
-    terms, *_ = np.linalg.lstsq(powers, radii, rcond=None)
-    residual = float(np.sqrt(np.mean((powers @ terms - radii) ** 2)))
-    if not terms[0] > 0 or residual > MAX_RESIDUAL * width:
-        raise ValueError(f"{PREFIX}{name}: none of our lenses bends like it (off by {residual:.1f} pixels)")
-    constructor: Any = BrownConrady if straight else KannalaBrandt
-    scale = {"fx": float(terms[0]), "fy": float(terms[0]), "cx": width / 2, "cy": height / 2}
-    factors = dict(zip(("k1", "k2", "k3", "k4"), (terms[1:] / terms[0]).tolist()))
-    return constructor(**scale, **factors, width=width, height=height)
+    try:
+        return radial_lens(angles, radii, straight, 1.0, 1.0, cx=width / 2, cy=height / 2, width=width, height=height)
+    except ValueError as error:
+        raise ValueError(f"{PREFIX}{name}: {error}") from None
 
 
 def _find(database: Any, name: str) -> tuple[Any, float]:

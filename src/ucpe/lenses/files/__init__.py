@@ -15,9 +15,11 @@ from ucpe.lenses.files.document import Section, described, read_mapping
 from ucpe.lenses.files.euroc import EuRoC
 from ucpe.lenses.files.gyroflow import Gyroflow
 from ucpe.lenses.files.kalibr import Kalibr
+from ucpe.lenses.files.metashape import Metashape
 from ucpe.lenses.files.native import Native, lens_from_dict
 from ucpe.lenses.files.opencv import OpenCV
 from ucpe.lenses.files.orbslam import OrbSlam
+from ucpe.lenses.files.realitycapture import RealityCapture
 from ucpe.lenses.files.stella import Stella
 from ucpe.lenses.files.transforms import Transforms, lens_from_transforms, lens_to_transforms
 from ucpe.lenses.files.woodscape import WoodScape
@@ -44,6 +46,8 @@ MAPPINGS = (
     EuRoC(),
     Gyroflow(),
     WoodScape(),
+    Metashape(),
+    RealityCapture(),
     Kalibr(),
     OpenCV(),
     Transforms(),

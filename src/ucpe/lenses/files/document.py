@@ -141,7 +141,7 @@ def batch_entry(lens: Lens, camera: str | None, file: str) -> Lens:
 
 
 def read_mapping(path: Path) -> dict[str, Any]:
-    """The mapping in a JSON, YAML or OpenCV XML file; of several YAML documents, as ROS prints them, the first."""
+    """The mapping in a JSON, YAML or XML file; of several YAML documents, as ROS prints them, the first."""
     text = read_text(path)
     start = text.lstrip()[:1]
     if start == "<":
@@ -156,7 +156,7 @@ def read_mapping(path: Path) -> dict[str, Any]:
 
 
 def parse_xml(text: str, where: Path) -> dict[str, Any]:
-    """The entries of an OpenCV storage in XML, matrices as in YAML."""
+    """The entries of an OpenCV storage in XML, matrices as in YAML; of other programs' XML its root by its name."""
     from xml.etree import ElementTree
 
     if "<!DOCTYPE" in text or "<!ENTITY" in text:
@@ -165,9 +165,20 @@ def parse_xml(text: str, where: Path) -> dict[str, Any]:
         root = ElementTree.fromstring(re.sub(r"\A\s*<\?xml.*?\?>", "", text, flags=re.S))
     except ElementTree.ParseError as error:
         raise ValueError(f"{where}, line {error.position[0]}: not XML ({error.msg})") from None
-    if root.tag != "opencv_storage":
-        raise ValueError(f"{where}: XML of <{root.tag}>; expected OpenCV's <opencv_storage>")
+    name = local_name(root.tag)
+    if name in ("document", "calibration", "xmpmeta"):
+        return {name: root}
+    if name != "opencv_storage":
+        raise ValueError(
+            f"{where}: XML of <{name}>; expected OpenCV's <opencv_storage>, Metashape's <document> or <calibration>, "
+            "or RealityCapture's <x:xmpmeta>"
+        )
     return {child.tag: _xml_value(child) for child in root}
+
+
+def local_name(tag: str) -> str:
+    """The name of an XML element or attribute without its namespace."""
+    return tag.rpartition("}")[2]
 
 
 def _xml_value(element: Any) -> Any:

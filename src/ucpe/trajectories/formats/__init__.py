@@ -11,6 +11,7 @@ from torch import Tensor
 
 from ucpe.lenses import Lens
 from ucpe.lenses.files import load_extrinsics, split_camera
+from ucpe.trajectories.formats.arkitscenes import ARKitScenes
 from ucpe.trajectories.formats.arrays import PanShotArray, ViPE
 from ucpe.trajectories.formats.base import ImageSize, Recording, TrajectoryFormat, first_rows, parse_numbers
 from ucpe.trajectories.formats.camera_path import CameraPath
@@ -28,8 +29,10 @@ from ucpe.trajectories.formats.euroc import EuRoC
 from ucpe.trajectories.formats.kitti import KITTI
 from ucpe.trajectories.formats.native import Native
 from ucpe.trajectories.formats.opensfm import OpenSfM
+from ucpe.trajectories.formats.polycam import Polycam
 from ucpe.trajectories.formats.realestate10k import RealEstate10K, is_pinhole
 from ucpe.trajectories.formats.recammaster import ReCamMaster
+from ucpe.trajectories.formats.record3d import Record3D
 from ucpe.trajectories.formats.transforms import Transforms
 from ucpe.trajectories.formats.tum import TUM
 from ucpe.trajectories.trajectory import DEFAULT_FPS, DEFAULT_LENS, Trajectory
@@ -67,6 +70,9 @@ FORMATS: dict[str, TrajectoryFormat] = {
         CameraPath(),
         ReCamMaster(),
         OpenSfM(),
+        Record3D(),
+        Polycam(),
+        ARKitScenes(),
     )
 }
 """Every format by name."""

@@ -23,9 +23,11 @@ from ucpe.trajectories.trajectory import ROTATION_TOLERANCE, Trajectory
 OUR_UP = (0.0, -1.0, 0.0)
 """Up in our worlds."""
 
+Y_UP = (0.0, 1.0, 0.0)
+"""Up in the worlds of ARKit."""
+
 Z_UP = (0.0, 0.0, 1.0)
 """Up in the worlds of Blender, nerfstudio, EuRoC and others."""
-
 
 SQUARE = 0.02
 """How far the axes of a scaled rotation may be from right angles (cosine)."""
