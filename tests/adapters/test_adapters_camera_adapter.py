@@ -160,16 +160,14 @@ def test_lens_motion_and_order_of_clips_matter(scene, kind, randomise):
     torch.testing.assert_close(scene.steered(adapter, changes["lens"])[1], output[1], atol=1e-5, rtol=1e-5)
 
 
-@pytest.mark.parametrize(
-    ("encoding", "tolerance"), [("ucpe", 1e-5), ("sightline", 1e-3), ("raype", 1e-5), ("rore", 1e-5)]
-)
-def test_batch_equals_single_clips_of_other_lens_models(
-    scene, encoding, tolerance, randomise, fisheye, other_model_lens
-):
+@pytest.mark.parametrize("encoding", ["ucpe", "sightline", "raype", "rore"])
+def test_batch_equals_single_clips_of_other_lens_models(scene, encoding, randomise, fisheye, other_model_lens):
     adapter = CameraAdapter.for_transformer(scene.transformer, encoding=encoding, compression=2)
     randomise(adapter).attach(scene.transformer)
+    scene.transformer.double()
+    scene.text = scene.text.double()
     cameras = [scene.cameras[0].with_lens(fisheye), scene.cameras[1].with_lens(other_model_lens)]
-    scene.latents = torch.randn(2, 4, 3, 12, 12)
+    scene.latents = torch.randn(2, 4, 3, 12, 12, dtype=torch.float64)
     condition = adapter.encode(cameras, height=96, width=96)
     assert condition.operator.valid is not None and not condition.operator.valid[0].all()
     assert condition.operator.valid[1].all()
@@ -180,7 +178,7 @@ def test_batch_equals_single_clips_of_other_lens_models(
             alone = scene.transformer(
                 scene.latents[[index]], scene.timestep[[index]], scene.text[[index]], return_dict=False
             )[0]
-        torch.testing.assert_close(both[[index]], alone, atol=tolerance, rtol=tolerance)
+        torch.testing.assert_close(both[[index]], alone, atol=1e-9, rtol=1e-9)
 
 
 def test_tokens_without_a_ray_are_no_keys(scene, randomise, fisheye):

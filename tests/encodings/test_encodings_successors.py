@@ -269,14 +269,39 @@ def test_raype_is_the_reciprocal_product_and_starts_at_nothing(poses):
                 lengths = [(a @ a + b @ b).sqrt() / HEAD_DIM**0.5 for a, b in ((d, m), (e, n))]
                 product = (d @ n + m @ e) / (lengths[0] * lengths[1]) / 4  # the gate starts at one half
                 assert abs(added[0][head, i] @ added[1][head, j] - product) < 1e-5
-    shifted = torch.cat([rays[:, :3], 100 * rays[:, 3:]], -1)
-    nn.init.normal_(layer.gate[2].weight)
-    assert not torch.allclose(layer(rays)[0], layer(shifted)[0])
     operator = camera_operator("gta", Pinhole(xfov=90), torch.eye(4).repeat(VIEWS, 1, 1), HEIGHT, WIDTH, HEAD_DIM)
     operator, (query, key, value) = operator.to(torch.float64), tensors()
     found = camera_attention(query, key, value, operator, added=layer(rays))
     asked, seen = operator.query(query) + layer(rays)[0], operator.key(key) + layer(rays)[1]
     assert torch.allclose(found, operator.output(plain_attention(asked, seen, operator.value(value))))
+
+
+def test_raype_by_its_definition(poses):
+    torch.manual_seed(0)
+    layer = AddedRays(HEADS, HEAD_DIM).double()
+    for parameter in layer.parameters():
+        nn.init.normal_(parameter)
+    rays = plucker_rays(UCM(xfov=120, xi=0.7), poses(VIEWS), HEIGHT, WIDTH, dtype=torch.float64).flatten(0, 2)
+    rays[0, 3:] = 0  # through the world's origin: a moment without direction
+    for_query, for_key = layer(rays)
+    first, last = layer.gate[0], layer.gate[2]
+    for token, ray in enumerate(rays):
+        direction, moment = ray.split(3)
+        size = moment.norm().clamp(min=1e-6).log()
+        moment = moment / size.exp()
+        hidden = first.weight[:, 0] * size + first.bias
+        hidden = hidden * (1 + torch.erf(hidden / 2**0.5)) / 2
+        gate = 1 / (1 + (-(last.weight @ hidden + last.bias)).exp())
+        for found, projection, norm, numbers in (
+            (for_query, layer.query_projection, layer.query_norm, (direction, moment)),
+            (for_key, layer.key_projection, layer.key_norm, (moment, direction)),
+        ):
+            projected = projection.weight @ torch.cat([*numbers, size[None]])
+            for head in range(HEADS):
+                channels = slice(head * HEAD_DIM, (head + 1) * HEAD_DIM)
+                scale = norm.weight / projected[channels].square().mean().sqrt()
+                expected = layer.strength * gate[channels] * scale * projected[channels]
+                torch.testing.assert_close(found[head, token], expected, atol=1e-10, rtol=1e-10)
 
 
 def test_mean_turn_is_the_mean():

@@ -39,15 +39,20 @@ def extract_features(
     *,
     masks: Path | None = None,
     max_features: int = 2048,
+    enlarged: bool = True,
     threads: int = 1,
 ) -> None:
-    """Find the features of all pictures of a folder, which share one camera of a model, and parameters if given."""
+    """Find the features of all pictures of a folder, which share one camera of a model, and parameters if given.
+
+    Pictures are enlarged to twice their size first, which finds finer features and takes three times as long.
+    """
     pycolmap = load_pycolmap("extracting features")
     reader, extraction = pycolmap.ImageReaderOptions(), pycolmap.FeatureExtractionOptions()
     reader.camera_model, reader.camera_params = model, parameters
     if masks is not None:
         reader.mask_path = masks
     extraction.num_threads, extraction.use_gpu, extraction.sift.max_num_features = threads, False, max_features
+    extraction.sift.first_octave = -1 if enlarged else 0
     single, cpu = pycolmap.CameraMode.SINGLE, pycolmap.Device.cpu
     pycolmap.extract_features(
         database, images, camera_mode=single, reader_options=reader, extraction_options=extraction, device=cpu

@@ -79,6 +79,8 @@ class ColmapSettings:
     max_height: int = 480
     """Frames higher than this many pixels are reduced to it."""
     max_features: int = 1200
+    enough_features: int = 600
+    """Where fewer are found in the median frame, all are looked at again at twice their size, for finer ones."""
     max_xfov: float = MAX_XFOV
     """Field of view in degrees at which rectified views are capped."""
     seconds: int = 300
@@ -197,9 +199,14 @@ class ColmapEstimator(PoseEstimator):
         camera = (matrix[0, 0], matrix[1, 1], matrix[0, 2], matrix[1, 2])
         parameters = ",".join(f"{float(value):.9g}" for value in camera)
         limits: dict[str, Any] = {"max_features": self.settings.max_features, "threads": self.settings.threads}
-        extract_features(database, images, "PINHOLE", parameters, masks=masks, **limits)
-        with pycolmap.Database.open(database) as opened:
-            counts = np.array([opened.num_keypoints_for_image(image.image_id) for image in opened.read_all_images()])
+        for enlarged in (False, True):
+            database.unlink(missing_ok=True)
+            extract_features(database, images, "PINHOLE", parameters, masks=masks, enlarged=enlarged, **limits)
+            with pycolmap.Database.open(database) as opened:
+                ids = [image.image_id for image in opened.read_all_images()]
+                counts = np.array([opened.num_keypoints_for_image(number) for number in ids])
+            if np.median(counts) >= self.settings.enough_features:
+                break
         if np.median(counts) < 8:
             raise EstimationFailure(f"too little texture: a median of {np.median(counts):.0f} features per frame")
         match_features(
