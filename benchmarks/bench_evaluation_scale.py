@@ -58,8 +58,8 @@ def main() -> None:
             results = evaluate(jobs, options.output / "report", progress=log)
     log.summarise()
     for name in ("RotErr", "TransErr"):
-        print(f"{name}: mean {results['summary']['pose'][name]['mean']:.4f}")
-    print(json.dumps(results["counts"]["pose"]))
+        print(f"{name}: mean {results.summary['pose'][name].mean:.4f}")
+    print(json.dumps(vars(results.counts["pose"])))
 
 
 class Pace:

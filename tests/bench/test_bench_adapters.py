@@ -169,7 +169,7 @@ def test_the_base_alone_is_what_an_untrained_adapter_leaves(continued):
     assert results.errors["text"][LOSS]["none"].mean != results.errors["text"][LOSS]["ucpe"].mean
 
 
-def test_when_time_is_over_the_base_keeps_its_steps_and_nothing_else_is_run(folders, tmp_path):
+def test_when_time_is_over_the_base_keeps_its_steps_and_nothing_else_is_run(folders, continued, tmp_path):
     calls = iter(range(1000))
     setup = replace(folders, output=tmp_path / "out", shared=tmp_path / "shared")
     longer = replace(TINY, base_steps=50)

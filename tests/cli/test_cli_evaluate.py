@@ -31,12 +31,12 @@ def test_options_that_would_be_ignored_are_refused(study, options, message):
 def test_cameras_without_a_video_are_reported(study):
     (study / "videos" / "d.mp4").unlink()
     main(["videos", "--cameras", "cameras", "--pose", "none"])
-    assert load_results("report")["notes"] == ["1 cameras have no video and are not counted: d."]
+    assert load_results("report").notes == ["1 cameras have no video and are not counted: d."]
     assert "1 cameras have no video" in (study / "report" / "table.md").read_text()
 
 
 def test_unreadable_videos_are_listed_also_without_an_estimator(study):
     (study / "videos" / "d.mp4").write_bytes(b"")
     main(["videos", "--cameras", "cameras", "--pose", "none"])
-    (failure,) = load_results("report")["failures"]
-    assert (failure["name"], failure["part"], failure["status"]) == ("d", "video", "unreadable")
+    (failure,) = load_results("report").failures
+    assert (failure.name, failure.part, failure.status) == ("d", "video", "unreadable")

@@ -1,5 +1,6 @@
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -7,7 +8,8 @@ import pytest
 from ucpe.evaluation.report.quoted import QUOTED, quoted_rows
 from ucpe.evaluation.report.tables import Cell, Table, TableRow, latex, markdown, ranks, rows_of_quotes
 from ucpe.evaluation.report.write import comparison
-from ucpe.evaluation.statistics import bootstrap_interval, summarise
+from ucpe.evaluation.results import Counts, Failure, Floor, Results
+from ucpe.evaluation.statistics import Summary, bootstrap_interval, summarise
 
 
 def test_a_summary_by_hand():
@@ -138,22 +140,32 @@ def test_quoted_tables_are_complete_and_named():
         quoted_rows("3")
 
 
-def results(label: str, protocol: str, value: float, failures: bool = False, estimator: str = "colmap") -> dict:
-    summary = {"mean": value, "low": value, "high": value, "worst_case": 2 * value}
-    return {
-        "label": label,
-        "protocol": protocol,
-        "protocols": {protocol: {"name": protocol, "description": "as said", "reduction": "mean", "angle": "degrees"}},
-        "summary": {"pose": {"RotErr": summary}},
-        "quality": {"FID": {"reason": "FID could not be computed: no file"}},
-        "counts": {"videos": 4, "pose": {"measured": 3, "attempted": 4}},
-        "failures": [{"name": "x", "part": "pose"}] if failures else [],
-        "floors": {},
-        "estimators": {"pose": {"name": estimator}, "calibrator": None},
-        "measuring": {"duration": None},
-        "videos": [{"name": name} for name in "xyzw"],
-        "notes": ["something about the input"],
-    }
+def results(label: str, protocol: str, value: float, failures: bool = False, estimator: str = "colmap") -> Results:
+    return Results(
+        label=label,
+        versions={},
+        protocol=protocol,
+        protocols={protocol: {"name": protocol, "description": "as said", "reduction": "mean", "angle": "degrees"}},
+        seed=0,
+        measuring={"duration": None},
+        estimators={"pose": {"name": estimator}, "calibrator": None},
+        floors={},
+        counts={"pose": Counts(attempted=4, measured=3, filtered=0, failed=1, unreadable=0)},
+        failures=[Failure("x", "pose", "failed", "no texture")] if failures else [],
+        notes=["something about the input"],
+        summary={"pose": {"RotErr": Summary(value, value, value, value, 3, 1, 2 * value)}},
+        families={},
+        quality={"FID": {"reason": "FID could not be computed: no file"}},
+        videos=[{"name": name} for name in "xyzw"],
+    )
+
+
+def test_results_are_the_same_after_a_file():
+    found = results("a", "robust", 1.0, failures=True)
+    found = replace(found, floors={"pose": Floor("shipped", {"RotErr": 0.1})}, families={"wide": found.summary})
+    content = json.loads(json.dumps(found.to_json()))
+    assert Results.from_json(content) == found
+    assert content["counts"]["videos"] == 4 and content["summary"]["pose"]["RotErr"]["worst_case"] == 2.0
 
 
 def test_comparison_shows_failures_reasons_and_quotes():
@@ -177,19 +189,18 @@ def test_runs_of_other_estimators_or_other_videos_say_so():
     assert [row.label for row in table.rows] == ["a [robust, colmap]", "b [robust, vipe]"]
     assert any("estimators" in note for note in table.notes)
     other = results("b", "robust", 2.0)
-    other["videos"] = other["videos"][:3]
+    other = replace(other, videos=other.videos[:3])
     table = comparison([results("a", "robust", 1.0), other])
     assert ranks(table)
     assert any("different videos (4, 3, 3 in common)" in note for note in table.notes)
 
 
 def test_the_estimators_own_error_stands_beside_runs_side_by_side():
-    runs = [results("a", "robust", 1.0), results("b", "robust", 2.0)]
-    for run in runs:
-        run["floors"] = {
-            "pose": {"source": "shipped", "metrics": {"RotErr": 0.1, "ATE": 0.2}},
-            "calibration": {"source": "shipped", "metrics": {"PitchErr": 0.5}},
-        }
+    floors = {
+        "pose": Floor("shipped", {"RotErr": 0.1, "ATE": 0.2}),
+        "calibration": Floor("shipped", {"PitchErr": 0.5}),
+    }
+    runs = [replace(results(name, "robust", value), floors=floors) for name, value in (("a", 1.0), ("b", 2.0))]
     (floor,) = [row for row in comparison(runs).rows if row.comparable == "floor"]
     assert {name: cell.value for name, cell in floor.cells.items()} == {"RotErr": 0.1, "PitchErr": 0.5}
     (floor,) = [row for row in comparison(runs, against="reference").rows if row.comparable == "floor"]

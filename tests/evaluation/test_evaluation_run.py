@@ -51,19 +51,19 @@ def settings(study: Path, **changes) -> EvaluationSettings:
 def test_a_study_by_hand(study):
     jobs = jobs_of_folder(study / "videos", study / "cameras")
     results = evaluate(jobs, study / "out", settings(study))
-    pose = results["counts"]["pose"]
-    assert (pose["attempted"], pose["measured"], pose["filtered"], pose["failed"]) == (4, 2, 1, 1)
-    assert (pose["frames_attempted"], pose["frames_registered"]) == (4 * FRAMES, 2 * FRAMES + 3)
-    reasons = {entry["name"]: entry["reason"] for entry in results["failures"]}
+    pose = results.counts["pose"]
+    assert (pose.attempted, pose.measured, pose.filtered, pose.failed) == (4, 2, 1, 1)
+    assert (pose.frames_attempted, pose.frames_registered) == (4 * FRAMES, 2 * FRAMES + 3)
+    reasons = {entry.name: entry.reason for entry in results.failures}
     assert reasons["c"] == "only 3 of 9 frames could be placed"
     assert "no stored result d" in reasons["d"]
-    rotation = results["summary"]["pose"]["RotErr"]
-    assert rotation["mean"] == pytest.approx((0 + 5) / 2, abs=0.01)  # b turns away evenly, from 0 to 10 degrees
-    assert rotation["failures"] == 2
-    assert rotation["worst_case"] > rotation["mean"]
-    assert results["summary"]["commanded"]["PitchErr"]["mean"] == pytest.approx(2, abs=0.01)
-    assert results["families"]["wide"]["pose"]["RotErr"]["count"] == 2
-    by_name = {video["name"]: video for video in results["videos"]}
+    rotation = results.summary["pose"]["RotErr"]
+    assert rotation.mean == pytest.approx((0 + 5) / 2, abs=0.01)  # b turns away evenly, from 0 to 10 degrees
+    assert rotation.failures == 2
+    assert rotation.worst_case > rotation.mean
+    assert results.summary["commanded"]["PitchErr"].mean == pytest.approx(2, abs=0.01)
+    assert results.families["wide"]["pose"]["RotErr"].count == 2
+    by_name = {video["name"]: video for video in results.videos}
     assert set(by_name["b"]["pose"]["metrics"]) == set(PROTOCOLS)
     assert "estimate" not in by_name["b"]["pose"]
 
@@ -138,13 +138,13 @@ def test_what_goes_wrong_in_one_video_is_its_own_failure(study):
     (study / "calibrations" / "d.json").write_text(json.dumps(angles))
     jobs = jobs_of_folder(study / "videos", study / "cameras")
     results = evaluate(jobs, study / "out", settings(study))
-    reasons = {(entry["name"], entry["part"]): entry["reason"] for entry in results["failures"]}
+    reasons = {(entry.name, entry.part): entry.reason for entry in results.failures}
     assert "not a whole zip archive" in reasons["a", "pose"]
     assert "no rotation" in reasons["b", "pose"]
     assert "not JSON" in reasons["c", "calibration"]
-    assert results["counts"]["calibration"]["measured"] == 3
-    assert "PitchErr" not in results["videos"][3]["calibration"]["metrics"]  # all frames unknown
-    assert any("videos behind each: " in note and "PitchErr 2" in note for note in results["notes"])
+    assert results.counts["calibration"].measured == 3
+    assert "PitchErr" not in results.videos[3]["calibration"]["metrics"]  # all frames unknown
+    assert any("videos behind each: " in note and "PitchErr 2" in note for note in results.notes)
     write_report(study / "out", jobs)
 
 
@@ -153,11 +153,11 @@ def test_where_every_video_fails_the_worst_case_is_still_given(study):
         path.unlink()
     jobs = jobs_of_folder(study / "videos", study / "cameras")
     results = evaluate(jobs, study / "out", settings(study, protocol="paper"))
-    rotation = results["summary"]["pose"]["RotErr"]
-    assert (rotation["mean"], rotation["count"], rotation["failures"]) == (None, 0, 4)
+    rotation = results.summary["pose"]["RotErr"]
+    assert (rotation.mean, rotation.count, rotation.failures) == (None, 0, 4)
     turned = np.radians(20 * np.linspace(0, 1, 16)).sum()  # what a camera that never moves misses of the 20 degrees
-    assert rotation["worst_case"] == pytest.approx(turned, rel=0.05)
-    assert "SpeedErr" not in results["summary"]["pose"]
+    assert rotation.worst_case == pytest.approx(turned, rel=0.05)
+    assert "SpeedErr" not in results.summary["pose"]
     table = write_report(study / "out", jobs)[0].read_text()
     worst = next(line for line in table.splitlines() if "failures as worst case)" in line)
     assert f"{rotation['worst_case']:.3f}" in worst
@@ -167,8 +167,8 @@ def test_a_command_of_one_frame_says_nothing_about_motion(study):
     Trajectory.static(LENS, frames=1).save(study / "still.json")
     jobs = jobs_of_folder(study / "videos", study / "still.json")
     results = evaluate(jobs, study / "out", settings(study))
-    assert results["counts"]["pose"]["measured"] == 0
-    assert "one frame" in results["failures"][0]["reason"]
+    assert results.counts["pose"].measured == 0
+    assert "one frame" in results.failures[0].reason
 
 
 def test_videos_that_end_early_are_named(study):
@@ -176,8 +176,7 @@ def test_videos_that_end_early_are_named(study):
     jobs = jobs_of_folder(study / "videos", study / "cameras")
     results = evaluate(jobs, study / "out", settings(study))
     assert any(
-        "1 of 4 videos end before their paths do" in note and "a after 0.38 of 1.00 s" in note
-        for note in results["notes"]
+        "1 of 4 videos end before their paths do" in note and "a after 0.38 of 1.00 s" in note for note in results.notes
     )
     with pytest.raises(ValueError, match="above 0 seconds"):
         Measuring(duration=0.0)
@@ -191,7 +190,7 @@ def test_calibrations_after_the_end_of_the_path_do_not_count(study):
     )
     jobs = jobs_of_folder(study / "videos" / "a.mp4", study / "cameras")
     results = evaluate(jobs, study / "out", settings(study))
-    assert results["videos"][0]["calibration"]["metrics"]["PitchErr"] == pytest.approx(2, abs=0.01)
+    assert results.videos[0]["calibration"]["metrics"]["PitchErr"] == pytest.approx(2, abs=0.01)
 
 
 def test_a_video_that_brings_the_program_down_counts_as_failed(study, monkeypatch):
@@ -205,11 +204,11 @@ def test_a_video_that_brings_the_program_down_counts_as_failed(study, monkeypatc
 
     monkeypatch.setattr(run, "_measure_one", fragile)
     results = evaluate(jobs, study / "out", settings(study))
-    failure = next(entry for entry in results["failures"] if entry["name"] == "a" and entry["part"] == "pose")
-    assert failure["status"] == "failed" and "nobody expected this" in failure["reason"]
-    assert results["summary"]["pose"]["RotErr"]["failures"] >= 1
+    failure = next(entry for entry in results.failures if entry.name == "a" and entry.part == "pose")
+    assert failure.status == "failed" and "nobody expected this" in failure.reason
+    assert results.summary["pose"]["RotErr"].failures >= 1
     monkeypatch.undo()
-    assert evaluate(jobs, study / "out", settings(study))["failures"] == results["failures"]
+    assert evaluate(jobs, study / "out", settings(study)).failures == results.failures
     again = evaluate(jobs, study / "out", settings(study), retry_failed=True)
     assert again == evaluate(jobs, study / "elsewhere", settings(study))
 
@@ -223,9 +222,9 @@ def test_parallel_over_videos_gives_the_same(study):
 def test_reference_videos_give_the_floor_and_the_papers_comparison(study):
     jobs = jobs_of_folder(study / "videos", study / "cameras", reference=study / "videos")
     results = evaluate(jobs, study / "out", settings(study))
-    assert results["summary"]["reference"]["PitchErr"]["mean"] == pytest.approx(0, abs=1e-9)
-    assert results["floors"]["calibration"]["metrics"]["PitchErr"] == pytest.approx(2, abs=0.01)
-    assert results["floors"]["calibration"]["source"] == "4 reference videos"
+    assert results.summary["reference"]["PitchErr"].mean == pytest.approx(0, abs=1e-9)
+    assert results.floors["calibration"].metrics["PitchErr"] == pytest.approx(2, abs=0.01)
+    assert results.floors["calibration"].source == "4 reference videos"
 
 
 def test_missing_and_unreadable_references_are_listed(study):
@@ -234,13 +233,13 @@ def test_missing_and_unreadable_references_are_listed(study):
     (study / "real" / "b.mp4").write_bytes(b"")
     jobs = jobs_of_folder(study / "videos", study / "cameras", reference=study / "real")
     results = evaluate(jobs, study / "out", settings(study))
-    assert "Only 2 of 4 videos have a reference video." in results["notes"]
+    assert "Only 2 of 4 videos have a reference video." in results.notes
     write_video(study / "real" / "c.mp4", picture_frames(), FPS)
     (study / "videos" / "c.mp4").write_bytes(b"")  # its reference is there all the same
     again = jobs_of_folder(study / "videos", study / "cameras", reference=study / "real")
-    assert "Only 3 of 4 videos have a reference video." in evaluate(again, study / "out", settings(study))["notes"]
-    assert ("b", "reference", "unreadable") in {(f["name"], f["part"], f["status"]) for f in results["failures"]}
-    assert results["summary"]["reference"]["PitchErr"]["count"] == 1
+    assert "Only 3 of 4 videos have a reference video." in evaluate(again, study / "out", settings(study)).notes
+    assert ("b", "reference", "unreadable") in {(f.name, f.part, f.status) for f in results.failures}
+    assert results.summary["reference"]["PitchErr"].count == 1
     text = write_report(study / "out", jobs, "reference")[2].read_text()
     assert "Only 3 of 4 videos have a reference video." in text
     (study / "others").mkdir()
@@ -310,7 +309,7 @@ def test_difficult_videos_each_have_a_clear_outcome(study):
         )
     jobs = jobs_of_folder(videos, study / "camera.json")
     results = evaluate(jobs, study / "out", settings(study))
-    outcome = {video["name"]: video for video in results["videos"]}
+    outcome = {video["name"]: video for video in results.videos}
     for name in ("empty", "text", "cut"):
         assert outcome[name]["status"] == "unreadable", name
         assert len(outcome[name]["reason"]) > 10
@@ -320,7 +319,7 @@ def test_difficult_videos_each_have_a_clear_outcome(study):
     for name in ("whole", "odd", "uneven"):
         assert outcome[name]["pose"]["metrics"]["robust"]["RotErr"] == pytest.approx(0, abs=0.02), name
     assert (outcome["odd"]["height"], outcome["odd"]["width"]) == (33, 57)
-    assert results["counts"]["pose"]["unreadable"] == 3
+    assert results.counts["pose"].unreadable == 3
     write_report(study / "out", jobs)
 
 
@@ -372,9 +371,9 @@ def test_the_papers_realestate_setting(tmp_path, published):
         options = ["--realestate10k", str(published / "re10k"), "--pose", "none", "-o", str(tmp_path / "out"), *more]
         evaluate_command.main([str(tmp_path), *options])
         results = load_results(tmp_path / "out")
-        assert results["counts"] == {"videos": 1}
-        assert "translations times 0.956966" in results["notes"][0]
-        assert "4 cameras have no video" in results["notes"][1]
+        assert (results.counts, len(results.videos)) == ({}, 1)
+        assert "translations times 0.956966" in results.notes[0]
+        assert "4 cameras have no video" in results.notes[1]
     with pytest.raises(ValueError, match="takes the first 200"):
         jobs_of_realestate(tmp_path, published / "re10k", frames=200)
 
@@ -439,10 +438,10 @@ def test_a_published_run_stands_beside_others_and_names_its_cameras(study, tmp_p
     board.mkdir()
     publish(study / "out", board / "first.json")
     publish(study / "out", board / "second.json", label="another group", link="https://example.org")
-    found = {run["label"]: run for run in load_runs(board)}
-    assert set(found) == {"first", "another group"} and found["first"]["cameras"]["count"] == 4
-    assert found["first"]["cameras"] == load_runs(study / "out")[0]["cameras"]
-    assert found["first"]["estimators"]["pose"]["name"] == "stored" and str(study) not in str(found["first"])
+    found = {run.label: run for run in load_runs(board)}
+    assert set(found) == {"first", "another group"} and found["first"].cameras["count"] == 4
+    assert found["first"].cameras == load_runs(study / "out")[0].cameras
+    assert found["first"].estimators["pose"]["name"] == "stored" and str(study) not in str(found["first"])
     text = compare_runs([board], tmp_path / "compared")[0].read_text(encoding="utf-8")
     assert "another group" in text and "different cameras" not in text
     changed = json.loads((board / "second.json").read_text())
@@ -473,7 +472,7 @@ def test_the_cameras_that_turn_most_suddenly_are_left_out_by_name(study):
 def test_poses_are_also_compared_with_those_of_the_reference_video(study):
     jobs = jobs_of_folder(study / "videos", study / "cameras", reference=study / "videos")
     results = evaluate(jobs, study / "out", settings(study))
-    pose = {video["name"]: video["pose"] for video in results["videos"]}
+    pose = {video["name"]: video["pose"] for video in results.videos}
     assert pose["b"]["metrics"]["robust"]["RotErr"] > 1  # the estimator finds the same error in the reference ...
     assert pose["b"]["against_reference"]["robust"]["RotErr"] == pytest.approx(0, abs=1e-4)  # ... so it cancels
     assert row_of_results(results, "reference-poses").cells["RotErr"].value == pytest.approx(0, abs=1e-4)

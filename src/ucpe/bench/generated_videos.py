@@ -77,7 +77,7 @@ def measure(
             raise Stopped(f"{folder} with {done} of {total} videos measured")
 
     results = evaluate(jobs, folder / "report", evaluation_settings(label), progress=check)
-    rows = [_metrics_of(video) for video in results["videos"]]
+    rows = [_metrics_of(video) for video in results.videos]
     return {name: np.array([row.get(name, math.nan) for row in rows]) for name in METRICS}
 
 

@@ -150,8 +150,8 @@ def evaluate(options: Evaluate) -> None:
         )
     paths = write_report(options.output, jobs, options.against)
     print(markdown(run_table(results, options.against)))
-    for failure in results["failures"]:
-        console.print(f"{failure['name']}: {failure['part']} {failure['status']}: {failure['reason']}", highlight=False)
+    for failure in results.failures:
+        console.print(f"{failure.name}: {failure.part} {failure.status}: {failure.reason}", highlight=False)
     console.print(f"wrote {options.output / 'results.json'}, {', '.join(path.name for path in paths)}")
 
 

@@ -57,12 +57,9 @@ def publish(options: Publish) -> None:
     from ucpe.evaluation.report import leaderboard
 
     path = leaderboard.publish(options.run, options.output, label=options.label, link=options.link)
-    content = leaderboard.load_runs(path)[0]
-    cameras = content["cameras"]
-    print(
-        f"{path}: {content['label']}, protocol {content['protocol']}, {cameras['count']} videos of the cameras "
-        f"{cameras['hash'][:12]}"
-    )
+    run = leaderboard.load_runs(path)[0]
+    told = f"{run.cameras['count']} videos of the cameras {run.cameras['hash'][:12]}"
+    print(f"{path}: {run.label}, protocol {run.protocol}, {told}")
 
 
 def compare(options: Compare) -> None:

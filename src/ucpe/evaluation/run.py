@@ -20,13 +20,12 @@ from ucpe.evaluation.estimators.base import Calibrator, PoseEstimator
 from ucpe.evaluation.inputs import Job
 from ucpe.evaluation.protocols import PROTOCOLS, find_protocol
 from ucpe.evaluation.records import Measuring, measure, record_key, unmeasured
-from ucpe.evaluation.statistics import Summary, summarise
+from ucpe.evaluation.results import FORMAT, Counts, Failure, Floor, Results, Summaries
+from ucpe.evaluation.statistics import summarise
 from ucpe.files import write_json
+from ucpe.reading import read_json_object
 from ucpe.work import Item, JsonParts, Quarantine, Stage, folder_lock, run
 from ucpe.work.progress import ProgressBar
-
-FORMAT = "ucpe-evaluation-2"
-"""Name and version of the layout of results.json."""
 
 EARLY = 0.9
 """Share of its path's duration below which a video is reported as ending early."""
@@ -64,7 +63,7 @@ def evaluate(
     workers: int | None = None,
     engine: str = "local",
     retry_failed: bool = False,
-) -> dict[str, Any]:
+) -> Results:
     """Measure all videos and write `results.json` to `output`; what an earlier run with the same settings did is kept.
 
     `quality` computes dataset-level metrics to store beside (see `ucpe.evaluation.quality`), after the videos are
@@ -98,7 +97,7 @@ def evaluate(
                 records[done.item.id] = unmeasured(done.item.task, "failed", done.reason, *asked)
     metrics = {} if quality is None else quality()
     results = assemble([records[job.name] for job in jobs], settings, pose, calibrator, metrics, notes)
-    write_json(output / "results.json", results)
+    write_json(output / "results.json", results.to_json())
     return results
 
 
@@ -135,38 +134,37 @@ def assemble(
     settings: EvaluationSettings,
     pose: PoseEstimator | None,
     calibrator: Calibrator | None,
-    quality: dict[str, Any] | None = None,
+    quality: dict[str, dict[str, Any]] | None = None,
     notes: Sequence[str] = (),
-) -> dict[str, Any]:
-    """Results of a run from the records of its videos, as plain data."""
+) -> Results:
+    """Results of a run from the records of its videos."""
     families = sorted({record["family"] for record in records})
-    return {
-        "format": FORMAT,
-        "label": settings.label,
-        "versions": versions(),
-        "protocol": settings.protocol,
-        "protocols": {name: asdict(protocol) for name, protocol in PROTOCOLS.items()},
-        "seed": settings.seed,
-        "measuring": asdict(settings.measuring),
-        "estimators": {
+    return Results(
+        label=settings.label,
+        versions=versions(),
+        protocol=settings.protocol,
+        protocols={name: asdict(protocol) for name, protocol in PROTOCOLS.items()},
+        seed=settings.seed,
+        measuring=asdict(settings.measuring),
+        estimators={
             "pose": None if pose is None else pose.describe(),
             "calibrator": None if calibrator is None else calibrator.describe(),
         },
-        "floors": floors(records, settings, pose, calibrator),
-        "counts": counts(records),
-        "failures": failures(records),
-        "notes": [*notes, *remarks(records)],
-        "summary": summaries(records, settings),
-        "families": {
+        floors=floors(records, settings, pose, calibrator),
+        counts=counts(records),
+        failures=failures(records),
+        notes=[*notes, *remarks(records)],
+        summary=summaries(records, settings),
+        families={
             family: summaries([record for record in records if record["family"] == family], settings)
             for family in families
         },
-        "quality": quality or {},
-        "videos": [without_estimates(record) for record in records],
-    }
+        quality=quality or {},
+        videos=[without_estimates(record) for record in records],
+    )
 
 
-def summaries(records: Sequence[dict[str, Any]], settings: EvaluationSettings) -> dict[str, Any]:
+def summaries(records: Sequence[dict[str, Any]], settings: EvaluationSettings) -> Summaries:
     """Summary of every metric: `pose` of the headline protocol, `commanded` and `reference` calibration."""
     parts = {
         "pose": _metric_values(records, "pose", lambda part: part["metrics"][settings.protocol], settings.protocol),
@@ -182,7 +180,7 @@ def summaries(records: Sequence[dict[str, Any]], settings: EvaluationSettings) -
     }
     return {
         part: {
-            name: asdict(summary)
+            name: summary
             for name, (values, worst) in metrics.items()
             if (summary := summarise(values, () if name in BOOKKEEPING else worst, settings.seed)) is not None
         }
@@ -195,46 +193,42 @@ def floors(
     settings: EvaluationSettings,
     pose: PoseEstimator | None,
     calibrator: Calibrator | None,
-) -> dict[str, Any]:
+) -> dict[str, Floor]:
     """Each estimator's own error: on the reference videos of this run where there are any, else as shipped with it."""
     references = [record["reference"] for record in records if record.get("reference", {}).get("status") == "read"]
     measured = summaries([{"family": "", **reference} for reference in references], settings) if references else None
-    result: dict[str, Any] = {}
+    result: dict[str, Floor] = {}
     shipped = (pose and pose.floor(settings.protocol), calibrator and calibrator.floor())
     for part, name, own in (("pose", "pose", shipped[0]), ("calibration", "commanded", shipped[1])):
         if measured and measured[name]:
-            metrics = {
-                metric: summary["mean"] for metric, summary in measured[name].items() if summary["mean"] is not None
-            }
-            result[part] = {"source": f"{len(references)} reference videos", "metrics": metrics}
+            metrics = {metric: found.mean for metric, found in measured[name].items() if found.mean is not None}
+            result[part] = Floor(f"{len(references)} reference videos", metrics)
         elif own is not None:
-            result[part] = {"source": "shipped with the estimator", "metrics": own}
+            result[part] = Floor("shipped with the estimator", own)
     return result
 
 
-def counts(records: Sequence[dict[str, Any]]) -> dict[str, Any]:
+def counts(records: Sequence[dict[str, Any]]) -> dict[str, Counts]:
     """How many videos were attempted, measured, filtered and failed, for each estimator."""
-    result: dict[str, Any] = {"videos": len(records)}
+    result = {}
     for part in ("pose", "calibration", "consistency"):
         present = [record[part] for record in records if part in record]
         if present:
             states = Counter(entry["status"] for entry in present)
-            result[part] = {
-                "attempted": len(present),
-                "measured": states["ok"],
-                "filtered": states["filtered"],
-                "failed": states["failed"],
-                "unreadable": states["unreadable"],
-            }
-            if part == "pose":
-                result[part] |= {
-                    "frames_attempted": sum(entry.get("attempted", 0) for entry in present),
-                    "frames_registered": sum(entry.get("registered", 0) for entry in present),
-                }
+            poses = present if part == "pose" else []
+            result[part] = Counts(
+                attempted=len(present),
+                measured=states["ok"],
+                filtered=states["filtered"],
+                failed=states["failed"],
+                unreadable=states["unreadable"],
+                frames_attempted=sum(entry.get("attempted", 0) for entry in poses),
+                frames_registered=sum(entry.get("registered", 0) for entry in poses),
+            )
     return result
 
 
-def failures(records: Sequence[dict[str, Any]]) -> list[dict[str, str]]:
+def failures(records: Sequence[dict[str, Any]]) -> list[Failure]:
     """Every video, or reference video, that something could not be measured of, and why."""
     found = []
     for record in records:
@@ -245,7 +239,7 @@ def failures(records: Sequence[dict[str, Any]]) -> list[dict[str, str]]:
         parts |= {f"reference {name}": reference[name] for name in ("pose", "calibration") if name in reference}
         parts |= {"reference": reference} if reference else {}
         found += [
-            {"name": record["name"], "part": name, "status": part["status"], "reason": part["reason"]}
+            Failure(record["name"], name, part["status"], part["reason"])
             for name, part in parts.items()
             if part["status"] not in ("ok", "read")
         ]
@@ -302,19 +296,19 @@ def versions() -> dict[str, str]:
     return found
 
 
-def load_results(path: str | Path) -> dict[str, Any]:
+def load_results(path: str | Path) -> Results:
     """The results of a run: its folder or its results.json."""
     path = Path(path)
     path = path / "results.json" if path.is_dir() else path
     if not path.is_file():
         raise ValueError(f"no results at {path}; `ucpe evaluate` writes them")
-    try:
-        results = json.loads(path.read_text(encoding="utf-8"))
-    except json.JSONDecodeError as error:
-        raise ValueError(f"{path}: not JSON ({error})") from None
-    if not isinstance(results, dict) or results.get("format") != FORMAT:
+    content = read_json_object(path)
+    if content.get("format") != FORMAT:
         raise ValueError(f"{path}: not written by this version of `ucpe evaluate` (expected format {FORMAT})")
-    return results
+    try:
+        return Results.from_json(content)
+    except (KeyError, TypeError, AttributeError) as error:
+        raise ValueError(f"{path}: not whole results of `ucpe evaluate` ({error!r})") from None
 
 
 def load_record(output: str | Path, name: str) -> dict[str, Any]:
@@ -366,6 +360,3 @@ def _cached_estimators(
         None if pose is None else pose.pose_estimator(),
         None if calibrator is None else calibrator.calibrator(),
     )
-
-
-__all__ = ["EvaluationSettings", "Summary", "evaluate", "load_record", "load_results"]

@@ -8,13 +8,13 @@ so that others can test differences by pairs; pictures and paths of files are no
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from ucpe.evaluation.report.tables import PARTS, counts_failures, floor_row, row_of_results
+from ucpe.evaluation.results import Results
 from ucpe.evaluation.run import load_results
-from ucpe.files import fingerprint_of, write_json
+from ucpe.files import write_json
 from ucpe.reading import read_json_object
 
 FORMAT = "ucpe-leaderboard-1"
@@ -57,25 +57,21 @@ OF_A_VIDEO = (
 def publish(run: str | Path, output: str | Path, *, label: str | None = None, link: str | None = None) -> Path:
     """Write the file of a run that `ucpe evaluate` wrote, under another label if asked; returns its path."""
     results = load_results(run)
-    videos = [{name: video[name] for name in OF_A_VIDEO if name in video} for video in results["videos"]]
-    content = {"format": FORMAT, **{name: results[name] for name in KEPT}}
-    content |= {
-        "label": label or results["label"],
+    plain = results.to_json()
+    content = {
+        "format": FORMAT,
+        **{name: plain[name] for name in KEPT},
+        "label": label or results.label,
         "link": link,
-        "protocols": {results["protocol"]: results["protocols"][results["protocol"]]},
-        "cameras": {"count": len(videos), "hash": cameras_hash(results["videos"])},
-        "videos": videos,
+        "protocols": {results.protocol: results.protocols[results.protocol]},
+        "cameras": results.cameras,
+        "videos": [{name: video[name] for name in OF_A_VIDEO if name in video} for video in results.videos],
     }
     write_json(output, content)
     return Path(output)
 
 
-def cameras_hash(videos: Sequence[dict[str, Any]]) -> str:
-    """Hash of the names and cameras of a run's videos; equal hashes were told the same."""
-    return fingerprint_of(sorted([video["name"], video["camera"]] for video in videos))
-
-
-def load_runs(path: str | Path) -> list[dict[str, Any]]:
+def load_runs(path: str | Path) -> list[Results]:
     """The runs at a path: one that `ucpe evaluate` wrote, a published file, or a folder of published files."""
     path = Path(path)
     if path.is_dir() and not (path / "results.json").is_file():
@@ -85,28 +81,27 @@ def load_runs(path: str | Path) -> list[dict[str, Any]]:
     if path.is_file() and (content := read_json_object(path)).get("format") == FORMAT:
         if missing := [name for name in (*KEPT, "cameras", "videos") if name not in content]:
             raise ValueError(f"{path}: a published run has {', '.join(missing)}, which this file lacks")
-        _check(content, path)
-        return [content]
-    results = load_results(path)
-    return [results | {"cameras": {"count": len(results["videos"]), "hash": cameras_hash(results["videos"])}}]
+        return [_checked(content, path)]
+    return [load_results(path)]
 
 
-def _check(content: dict[str, Any], path: Path) -> None:
-    """ValueError unless a file that somebody else wrote can be put into a table."""
+def _checked(content: dict[str, Any], path: Path) -> Results:
+    """The run in a file that somebody else wrote; ValueError unless it can be put into a table."""
     kinds = {"label": str, "protocol": str, "notes": list, "failures": list, "videos": list}
     try:
         if wrong := [name for name, kind in kinds.items() if not isinstance(content[name], kind)]:
             raise TypeError(f"{wrong[0]} is a {type(content[wrong[0]]).__name__}")
         if not all(isinstance(note, str) for note in content["notes"]):
             raise TypeError("notes are not all text")
+        results = Results.from_json(content)
         for against in PARTS:
-            row_of_results(content, against, worst_case=counts_failures(content))
-            rows = (row_of_results(content, against), floor_row(content, against))
+            row_of_results(results, against, worst_case=counts_failures(results))
+            rows = (row_of_results(results, against), floor_row(results, against))
             for name, cell in ((name, cell) for row in rows if row for name, cell in row.cells.items()):
                 if not all(math.isfinite(value) for value in (cell.value, cell.low or 0, cell.high or 0)):
                     raise ValueError(f"{name} is not finite")
-        protocol = content["protocols"][content["protocol"]]
-        _ = [protocol[name] for name in ("description", "reduction", "angle")]
-        _ = {video["name"] for video in content["videos"]}, {str(content["cameras"]["hash"])}
+        protocol = results.protocols[results.protocol]
+        _ = [protocol[name] for name in ("description", "reduction", "angle")], results.cameras
     except (KeyError, TypeError, AttributeError, ValueError, IndexError) as error:
         raise ValueError(f"{path}: not a run as `ucpe report publish` writes it ({error!r})") from None
+    return results

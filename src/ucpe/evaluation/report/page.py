@@ -17,6 +17,7 @@ from ucpe.evaluation.inputs import Job, read_clip
 from ucpe.evaluation.pose_metrics import least_squares_scale, relative_to_first, scaled
 from ucpe.evaluation.records import camera_of_clip
 from ucpe.evaluation.report.tables import COLUMNS, Column, Table, digits_of, ranks, shown
+from ucpe.evaluation.results import Results
 from ucpe.evaluation.run import load_record
 from ucpe.pages import render_page
 from ucpe.pages.drawings import COMMANDED, ESTIMATED, angle_svg, data_uri, jpeg_of, overlay, path_svg, strip_svg
@@ -28,7 +29,7 @@ SHOWN_VIDEOS = 3
 
 
 def page(
-    results: dict[str, Any],
+    results: Results,
     table: Table,
     output: Path,
     jobs: Mapping[str, Job] | None = None,
@@ -37,14 +38,14 @@ def page(
     """The page of a run; with its jobs, frames and paths of the best and worst videos are drawn."""
     return render_page(
         "evaluation/report/report.html",
-        f"Camera control of {results['label']}",
+        f"Camera control of {results.label}",
         subtitle=_subtitle(results),
         numbers=_tiles(results),
         table=filled_table(table),
-        floors=results["floors"],
+        floors=results.floors,
         plots=_distributions(results, against),
         shown=_videos(results, output, jobs or {}, against),
-        failures=results["failures"],
+        failures=results.failures,
         settings=_settings(results),
     )
 
@@ -73,42 +74,42 @@ def filled_table(table: Table) -> dict[str, Any]:
     }
 
 
-def _subtitle(results: dict[str, Any]) -> str:
-    protocol = results["protocols"][results["protocol"]]
+def _subtitle(results: Results) -> str:
+    protocol = results.protocols[results.protocol]
     parts = [f"Protocol “{protocol['name']}”: {protocol['description']}."]
     for part, what in (("pose", "Poses"), ("calibrator", "Orientation and lens")):
-        estimator = results["estimators"][part]
+        estimator = results.estimators[part]
         if estimator:
             note = f" ({estimator['note']})" if estimator.get("note") else ""
             parts.append(f"{what} by {estimator['name']}{note}.")
     return " ".join(parts)
 
 
-def _tiles(results: dict[str, Any]) -> list[tuple[str, str]]:
-    counts = results["counts"]
-    tiles = [(str(counts["videos"]), "videos")]
+def _tiles(results: Results) -> list[tuple[str, str]]:
+    counts = results.counts
+    tiles = [(str(len(results.videos)), "videos")]
     for part, what in (("pose", "with poses"), ("calibration", "calibrated")):
         if part in counts:
-            tiles.append((f"{counts[part]['measured']} / {counts[part]['attempted']}", what))
+            tiles.append((f"{counts[part].measured} / {counts[part].attempted}", what))
     if "pose" in counts:
-        lost = counts["pose"]["filtered"] + counts["pose"]["failed"] + counts["pose"]["unreadable"]
+        poses = counts["pose"]
+        lost = poses.filtered + poses.failed + poses.unreadable
         tiles.append((str(lost), "pose failures (filtered, failed, unreadable)"))
-        frames = counts["pose"]
-        tiles.append((f"{frames['frames_registered']} / {frames['frames_attempted']}", "frames placed"))
+        tiles.append((f"{poses.frames_registered} / {poses.frames_attempted}", "frames placed"))
     return tiles
 
 
-def _distributions(results: dict[str, Any], against: str) -> list[Markup]:
+def _distributions(results: Results, against: str) -> list[Markup]:
     plots = []
-    floors = {name: value for part in results["floors"].values() for name, value in part["metrics"].items()}
+    floors = {name: value for part in results.floors.values() for name, value in part.metrics.items()}
     for column in COLUMNS:
         groups = []
-        for family in results["families"]:
+        for family in results.families:
             entries = [
                 (video["name"], value)
-                for video in results["videos"]
+                for video in results.videos
                 if video["family"] == family
-                and (value := _value(video, column.metric, results["protocol"], against)) is not None
+                and (value := _value(video, column.metric, results.protocol, against)) is not None
             ]
             if entries:
                 groups.append((family, entries))
@@ -117,9 +118,7 @@ def _distributions(results: dict[str, Any], against: str) -> list[Markup]:
     return plots
 
 
-def _videos(
-    results: dict[str, Any], output: Path, jobs: Mapping[str, Job], against: str
-) -> list[tuple[str, list[Any]]]:
+def _videos(results: Results, output: Path, jobs: Mapping[str, Job], against: str) -> list[tuple[str, list[Any]]]:
     """Best and worst videos by rotation error, or by pitch where no poses were estimated."""
     candidates = (("RotErr", "rotation error"), ("PitchErr", "pitch error"), ("FoVErr", "field of view error"))
     scored: list[tuple[float, dict[str, Any]]] = []
@@ -127,8 +126,8 @@ def _videos(
     for metric, what in candidates:  # noqa: B007
         scored = [
             (value, video)
-            for video in results["videos"]
-            if video["name"] in jobs and (value := _value(video, metric, results["protocol"], against)) is not None
+            for video in results.videos
+            if video["name"] in jobs and (value := _value(video, metric, results.protocol, against)) is not None
         ]
         if scored:
             break
@@ -137,7 +136,7 @@ def _videos(
     scored.sort(key=lambda pair: (pair[0], pair[1]["name"]))
     worst = scored[::-1][:SHOWN_VIDEOS]
     best = [pair for pair in scored[:SHOWN_VIDEOS] if pair not in worst]
-    protocol = results["protocol"]
+    protocol = results.protocol
     return [
         (heading, [_video(video, jobs[video["name"]], output, protocol, against) for _, video in chosen])
         for heading, chosen in ((f"Worst videos by {what}", worst), (f"Best videos by {what}", best))
@@ -196,9 +195,10 @@ def _spread(values: np.ndarray, frames: np.ndarray, count: int) -> np.ndarray:
     return np.interp(np.arange(count), frames, values)
 
 
-def _settings(results: dict[str, Any]) -> str:
+def _settings(results: Results) -> str:
     kept = ("versions", "protocol", "protocols", "seed", "measuring", "estimators", "floors", "quality")
-    return json.dumps({name: results[name] for name in kept}, indent=1, ensure_ascii=False)
+    plain = results.to_json()
+    return json.dumps({name: plain[name] for name in kept}, indent=1, ensure_ascii=False)
 
 
 def _value(video: dict[str, Any], metric: str, protocol: str, against: str) -> float | None:
@@ -218,8 +218,8 @@ def _heading(column: Column) -> str:
     return f"{column.title} {'↑' if column.more_is_better else '↓'}"
 
 
-def _unit_title(column: Column, results: dict[str, Any]) -> str:
-    protocol = results["protocols"][results["protocol"]]
+def _unit_title(column: Column, results: Results) -> str:
+    protocol = results.protocols[results.protocol]
     if column.metric != "RotErr":
         return column.title
     return f"RotErr ({protocol['reduction']} over frames, {protocol['angle']})"

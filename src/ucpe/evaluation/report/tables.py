@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from ucpe.evaluation.report.quoted import QuotedRow
+from ucpe.evaluation.results import Results
 
 
 @dataclass(frozen=True)
@@ -109,54 +109,53 @@ PARTS = {
 """Parts of a summary by what orientation and lens, and the poses, are compared with."""
 
 
-def row_of_results(results: dict[str, Any], against: str = "commanded", worst_case: bool = False) -> TableRow:
+def row_of_results(results: Results, against: str = "commanded", worst_case: bool = False) -> TableRow:
     """A run as a row: pose by its headline protocol, orientation and lens against the command or the reference.
 
     With `worst_case`, failures count as the worst case.
     """
-    summary = results["summary"]
     cells = {}
     for part in (*PARTS[against], "consistency"):
-        for name, values in summary.get(part, {}).items():
+        for name, values in results.summary.get(part, {}).items():
             if worst_case:
-                cells[name] = Cell(values["worst_case"])
-            elif values["mean"] is not None:
-                cells[name] = Cell(values["mean"], values["low"], values["high"])
-    for name, value in results.get("quality", {}).items():
+                cells[name] = Cell(values.worst_case)
+            elif values.mean is not None:
+                cells[name] = Cell(values.mean, values.low, values.high)
+    for name, value in results.quality.items():
         if isinstance(value, dict) and isinstance(value.get("value"), int | float):
             cells[name] = Cell(value["value"], value.get("low"), value.get("high"))
     known = {column.metric for column in COLUMNS}
-    label = results["label"] + (" (failures as worst case)" if worst_case else "")
+    label = results.label + (" (failures as worst case)" if worst_case else "")
     cells = {name: cell for name, cell in cells.items() if name in known}
     kind = measured_how(results) + (" worst case" if worst_case else "")
     return TableRow(label, cells, note=_attempts(results), comparable=kind)
 
 
-def measured_how(results: dict[str, Any]) -> str:
+def measured_how(results: Results) -> str:
     """What must agree for numbers of two runs to be compared: protocol, estimators with their settings, duration."""
-    return json.dumps([results["protocol"], results["estimators"], results["measuring"]], sort_keys=True)
+    return json.dumps([results.protocol, results.estimators, results.measuring], sort_keys=True)
 
 
-def counts_failures(results: dict[str, Any]) -> bool:
+def counts_failures(results: Results) -> bool:
     """Whether some video could not be measured, so that a row with failures as the worst case says more."""
-    return any(failure["part"] in ("pose", "calibration") for failure in results["failures"])
+    return any(failure.part in ("pose", "calibration") for failure in results.failures)
 
 
-def floor_row(results: dict[str, Any], against: str = "commanded") -> TableRow | None:
+def floor_row(results: Results, against: str = "commanded") -> TableRow | None:
     """The estimators' own error as a row, if it is known; against references, a calibrator's is on both sides."""
     known = {column.metric for column in COLUMNS}
-    parts = [floor for part, floor in results["floors"].items() if part == "pose" or against == "commanded"]
-    cells = {name: Cell(value) for part in parts for name, value in part["metrics"].items() if name in known}
+    parts = [floor for part, floor in results.floors.items() if part == "pose" or against == "commanded"]
+    cells = {name: Cell(value) for part in parts for name, value in part.metrics.items() if name in known}
     if not cells:
         return None
-    sources = sorted({part["source"] for part in parts})
+    sources = sorted({part.source for part in parts})
     label = f"floor of {estimators_of(results)} ({', '.join(sources)})"
     return TableRow(label, cells, comparable="floor")
 
 
-def estimators_of(results: dict[str, Any]) -> str:
+def estimators_of(results: Results) -> str:
     """Names of the estimators of a run."""
-    names = {estimator["name"] for estimator in results["estimators"].values() if estimator}
+    names = {estimator["name"] for estimator in results.estimators.values() if estimator}
     return " and ".join(sorted(names)) or "no estimator"
 
 
@@ -273,13 +272,13 @@ def _latex_cell(row: TableRow, column: Column, place: int | None) -> str:
     return {1: rf"\first{{{text}}}", 2: rf"\second{{{text}}}", 3: rf"\third{{{text}}}"}.get(place or 0, text)
 
 
-def _attempts(results: dict[str, Any]) -> str:
+def _attempts(results: Results) -> str:
     """Measured over attempted videos, of the estimator that measured fewest."""
-    parts = [results["counts"][part] for part in ("pose", "calibration") if part in results["counts"]]
+    parts = [results.counts[part] for part in ("pose", "calibration") if part in results.counts]
     if not parts:
-        return str(results["counts"]["videos"])
-    least = min(parts, key=lambda part: part["measured"])
-    return f"{least['measured']}/{least['attempted']}"
+        return str(len(results.videos))
+    least = min(parts, key=lambda part: part.measured)
+    return f"{least.measured}/{least.attempted}"
 
 
 def _plain(text: str) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from ucpe.evaluation.inputs import Job
 from ucpe.evaluation.report.leaderboard import load_runs
@@ -23,6 +22,7 @@ from ucpe.evaluation.report.tables import (
     row_of_results,
     rows_of_quotes,
 )
+from ucpe.evaluation.results import Results
 from ucpe.evaluation.run import load_results
 from ucpe.files import write_file
 
@@ -39,7 +39,7 @@ def write_report(output: str | Path, jobs: Sequence[Job] = (), against: str = "c
     return _write(output, table, page(results, table, output, by_name, against))
 
 
-def run_table(results: dict[str, Any], against: str = "commanded") -> Table:
+def run_table(results: Results, against: str = "commanded") -> Table:
     """A run, its failures counted as worst case if there are any, and the estimators' floor."""
     rows = [row_of_results(results, against)]
     if counts_failures(results):
@@ -58,7 +58,7 @@ def compare_runs(
     return _write(Path(output), table, text, "compare", "compare.html")
 
 
-def comparison(everything: Sequence[dict[str, Any]], quote: Sequence[str] = (), against: str = "commanded") -> Table:
+def comparison(everything: Sequence[Results], quote: Sequence[str] = (), against: str = "commanded") -> Table:
     """Runs side by side, then published tables; numbers of different protocols are not ranked against each other."""
     rows: list[TableRow] = []
     floors: list[TableRow] = []
@@ -67,11 +67,11 @@ def comparison(everything: Sequence[dict[str, Any]], quote: Sequence[str] = (), 
         own = [row_of_results(results, against)]
         if counts_failures(results):
             own.append(row_of_results(results, against, worst_case=True))
-        how = f" [{results['protocol']}, {estimators_of(results)}]" if several else ""
+        how = f" [{results.protocol}, {estimators_of(results)}]" if several else ""
         rows += [replace(row, label=row.label + how) for row in own]
         floor = floor_row(results, against)
         if floor is not None:
-            floor = replace(floor, label=floor.label + (f" [{results['protocol']}]" if several else ""))
+            floor = replace(floor, label=floor.label + (f" [{results.protocol}]" if several else ""))
             floors += [floor] if floor not in floors else []
     rows += floors
     notes = _notes(everything, against)
@@ -87,22 +87,22 @@ def comparison(everything: Sequence[dict[str, Any]], quote: Sequence[str] = (), 
     return Table(tuple(rows), tuple(notes))
 
 
-def _notes(everything: Sequence[dict[str, Any]], against: str) -> list[str]:
+def _notes(everything: Sequence[Results], against: str) -> list[str]:
     notes = []
-    for name in sorted({results["protocol"] for results in everything}):
-        protocol = next(results["protocols"][name] for results in everything if results["protocol"] == name)
+    for name in sorted({results.protocol for results in everything}):
+        protocol = next(results.protocols[name] for results in everything if results.protocol == name)
         unit = f"{protocol['reduction']} over frames, RotErr in {protocol['angle']}"
         notes.append(f"Pose protocol {name}: {protocol['description']} ({unit}).")
     if len({measured_how(results) for results in everything}) > 1:
         notes.append("Runs with different protocols, estimators or durations are not ranked against each other.")
-    videos = [{video["name"] for video in results["videos"]} for results in everything]
+    videos = [{video["name"] for video in results.videos} for results in everything]
     if any(names != videos[0] for names in videos):
         common = len(set.intersection(*videos))
         notes.append(
             f"The runs hold different videos ({', '.join(str(len(names)) for names in videos)}, {common} in common): "
             "their means are over different cameras."
         )
-    hashes = {results["cameras"]["hash"] for results in everything if "cameras" in results}
+    hashes = {results.cameras["hash"] for results in everything}
     if len(hashes) > 1 and not any(names != videos[0] for names in videos):
         notes.append("The runs have videos of the same names, but were told different cameras: they do not compare.")
     target = "the commanded camera" if against == "commanded" else "the estimate on the reference video"
@@ -114,19 +114,20 @@ def _notes(everything: Sequence[dict[str, Any]], against: str) -> list[str]:
             "failed video as a level 90° camera that never moves, or as the worst measured video if that is larger."
         )
     for results in everything:
-        prefix = f"{results['label']}: " if len(everything) > 1 else ""
-        notes += [prefix + note for note in results["notes"]]
+        prefix = f"{results.label}: " if len(everything) > 1 else ""
+        notes += [prefix + note for note in results.notes]
         for part, name in (("pose", "pose"), ("calibration", "calibrator")):
-            if results["estimators"][name] and part not in results["floors"]:
+            estimator = results.estimators[name]
+            if estimator and part not in results.floors:
                 notes.append(
-                    f"{prefix}The own error of {results['estimators'][name]['name']} ({part}) under this protocol is "
+                    f"{prefix}The own error of {estimator['name']} ({part}) under this protocol is "
                     "not known here; reference videos (--reference) measure it."
                 )
-        for name, value in results.get("quality", {}).items():
+        for name, value in results.quality.items():
             if "reason" in value:
-                notes.append(f"{results['label']}: {value['reason']}")
+                notes.append(f"{results.label}: {value['reason']}")
             elif value.get("note"):
-                notes.append(f"{results['label']}, {name}: {value['note']}.")
+                notes.append(f"{results.label}, {name}: {value['note']}.")
     return notes
 
 
