@@ -127,12 +127,12 @@ def test_changed_results_of_another_tool_are_measured_again(study, measured):
     measured.clear()
     after = evaluate(jobs, study / "out", settings(study))
     assert measured == ["b", "d"]
-    assert after["summary"]["pose"]["RotErr"]["mean"] < before["summary"]["pose"]["RotErr"]["mean"]
+    assert after.summary["pose"]["RotErr"].mean < before.summary["pose"]["RotErr"].mean
 
 
 def test_what_goes_wrong_in_one_video_is_its_own_failure(study):
     (study / "poses" / "a.npz").write_bytes(b"no zip")
-    np.savez(study / "poses" / "b.npz", data=np.ones((FRAMES, 4, 4)))
+    np.savez(study / "poses" / "b.npz", data=np.ones((FRAMES, 3, 4)))
     (study / "calibrations" / "c.json").write_text("{")
     angles = {"pitch": [None] * FRAMES, "roll": 0.0, "yfov": 70.0, "k1": 0.0, "k2": 0.0}
     (study / "calibrations" / "d.json").write_text(json.dumps(angles))
@@ -160,7 +160,7 @@ def test_where_every_video_fails_the_worst_case_is_still_given(study):
     assert "SpeedErr" not in results.summary["pose"]
     table = write_report(study / "out", jobs)[0].read_text()
     worst = next(line for line in table.splitlines() if "failures as worst case)" in line)
-    assert f"{rotation['worst_case']:.3f}" in worst
+    assert f"{rotation.worst_case:.3f}" in worst
 
 
 def test_a_command_of_one_frame_says_nothing_about_motion(study):
@@ -445,7 +445,7 @@ def test_a_published_run_stands_beside_others_and_names_its_cameras(study, tmp_p
     text = compare_runs([board], tmp_path / "compared")[0].read_text(encoding="utf-8")
     assert "another group" in text and "different cameras" not in text
     changed = json.loads((board / "second.json").read_text())
-    changed["cameras"]["hash"] = "0"
+    changed["videos"][0]["camera"] = "0"
     (board / "second.json").write_text(json.dumps(changed))
     assert "different cameras" in compare_runs([board], tmp_path / "compared")[0].read_text(encoding="utf-8")
     for name, value in (("summary", {"pose": {"RotErr": 3}}), ("label", 5), ("videos", [1]), ("notes", [None])):

@@ -68,8 +68,8 @@ def difference_of(
     both = sorted(seeds.keys() & reference.keys())
     if not both:
         return None
-    values = _measured([found[seed] for found in (seeds, reference) for seed in both])
-    return paired_difference(*np.split(values, 2), more_is_better=more_is_better)
+    first, second = np.split(_measured([found[seed] for found in (seeds, reference) for seed in both]), 2)
+    return paired_difference(first, second, more_is_better=more_is_better)
 
 
 def spread(
