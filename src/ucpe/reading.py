@@ -63,7 +63,7 @@ MAX_NUMBER = 300
 
 
 def inside(folder: str | Path, name: Any, where: str | Path) -> Path:
-    """The path that a file (`where`) calls `name`, which must not lead out of `folder`.
+    """The path `name` as written in the file `where`; it must not lead out of `folder`.
 
     Links that lie in the folder are followed: whoever made the folder made them.
     """

@@ -333,7 +333,7 @@ def check_fit(config: Mapping[str, Any], backbone: Backbone) -> None:
 
 
 def check_weights(weights: Mapping[str, Tensor], where: str | os.PathLike[str]) -> None:
-    """Raise a ValueError that names the weights that are missing (left on the meta device) or not finite."""
+    """Raise a ValueError naming the weights that are missing (left on the meta device) or not finite."""
     missing = [name for name, value in weights.items() if value.is_meta]
     if missing:
         raise ValueError(f"{where} lacks weights: {listed('missing', missing)}")

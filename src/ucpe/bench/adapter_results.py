@@ -25,7 +25,7 @@ FORMAT = "ucpe-bench-adapters-1"
 """Name and version of records and results; a change of anything that changes a number changes it."""
 
 LOSS = "HighNoiseLoss"
-"""Validation loss at high noise, of clips whose first frame is given in that mode."""
+"""Validation loss at high noise; in the mode with a given first frame, of clips with theirs given."""
 
 LOSSES = {"text": "high-noise", "first-frame": "first-frame"}
 """Validation number of each mode."""

@@ -57,10 +57,10 @@ DONE = "trained.json"
 """File that a finished training leaves, with its last numbers."""
 
 SHARDS = 6
-"""Shards of training clips that are rendered where there are none."""
+"""Shards of training clips to render if there are none."""
 
 UNDECIDING = ("name", "model", "autoencoder", "micro_batch", "workers", "checkpoint_every", "validate_every")
-"""Fields of a recipe that do not decide what is learned, or stand for files whose content does."""
+"""Fields of a recipe that do not affect what is learned, or name files whose content is compared instead."""
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,7 @@ class Benchmark:
     sample_steps: int | None = None
     """Denoising steps of a video; by default as many as the base says."""
     fields: tuple[tuple[str, Any], ...] = ()
-    """Fields of all recipes that differ, also of that of a base that is trained."""
+    """Changes to the fields of all recipes, including that of a base to be trained."""
 
 
 QUICK = Benchmark(("ucpe", "none", "recammaster", "prope"), steps=200, videos=16)
@@ -143,7 +143,7 @@ class Setup:
     folders: Folders
     base: Path
     identity: str
-    """Stands for base, clips and autoencoder."""
+    """Fingerprint of base, clips and autoencoder."""
     deadline: float | None = None
     """Time, in seconds since the epoch, at which work stops."""
     quiet: bool = True
@@ -168,13 +168,13 @@ class Setup:
         )
 
     def training_key(self, task: Task) -> str:
-        """Stands for all that decides a training."""
+        """Fingerprint of everything that determines a training."""
         return fingerprint_of(
             format=FORMAT, identity=self.identity, recipe=_deciding(self.recipe(task)), contestant=task.contestant
         )
 
     def video_key(self) -> str:
-        """Stands for all that decides how videos are made from a training."""
+        """Fingerprint of everything that determines how videos are made from a training."""
         decoder = "" if self.folders.decoder is None else _folder_fingerprint(self.folders.decoder)
         return fingerprint_of(steps=self.benchmark.sample_steps, decoder=decoder)
 
@@ -443,7 +443,7 @@ def _folder_fingerprint(folder: Path) -> str:
 
 
 def _count_parameters(adapter: Path) -> int:
-    """Trained parameters in an adapter's folder, those of the transformer that it tunes included."""
+    """Trained parameters in an adapter's folder, tuned ones of the transformer included."""
     total = 0
     for path in adapter.glob("*.safetensors"):
         with safe_open(path, "pt") as file:

@@ -354,7 +354,7 @@ class RoRE(PluckerTokens):
 
 
 class RayPE(RoRE):
-    """Plücker rays added to queries and keys such that their product is the reciprocal product of two rays."""
+    """Plücker rays added to queries and keys, whose dot product is then the rays' reciprocal product."""
 
     def __init__(self, shape: ModelShape):
         CameraEncoding.__init__(self, shape)

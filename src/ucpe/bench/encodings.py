@@ -212,7 +212,7 @@ def render(
     progress: Progress | None = None,
     engine: str = "local",
 ) -> bool:
-    """Render the clips that these trainings and their tests lack; whether all are there in the end."""
+    """Render the clips missing for these trainings and their tests; whether all are there in the end."""
     counts = {name: benchmark.training.clips for name in data.TRAINING_PARTS if name in trainings}
     if trainings:
         counts |= dict.fromkeys(data.TEST_PARTS, benchmark.test_clips)

@@ -93,7 +93,7 @@ def evaluation_settings(label: str = "") -> EvaluationSettings:
 
 
 def estimators() -> list[Any]:
-    """What says which estimators measure, and with which weights."""
+    """Descriptions of the estimators and fingerprints of their weights."""
     settings = evaluation_settings()
     assert settings.pose is not None and settings.calibrator is not None
     used = (settings.pose.pose_estimator(), settings.calibrator.calibrator())

@@ -42,7 +42,7 @@ CHECKPOINT_EVERY = 100
 
 PICTURES = 8
 PIXEL_STRIDE = 3
-"""One pixel in so many of a row, and of a column, is compared when a motion is measured."""
+"""Spacing, along rows and columns, of the pixels compared to measure a motion."""
 
 
 @dataclass(frozen=True)
@@ -127,7 +127,7 @@ def plan(benchmark: Benchmark, contestants: list[str]) -> list[Item]:
 
 
 def training_key(benchmark: Benchmark, task: Task) -> str:
-    """Stands for all that decides a run."""
+    """Fingerprint of everything that determines a run."""
     version = "" if task.contestant == TRUTH else find_contestant(task.contestant).version
     sizes = {name: getattr(benchmark, name) for name in ("steps", "clips", "cameras", "checks")}
     return fingerprint_of(format=FORMAT, **sizes, **asdict(task), version=version)

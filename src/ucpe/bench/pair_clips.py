@@ -46,7 +46,7 @@ def render_pairs(task: tuple[int, int, Path]) -> Path:
 
 
 def missing_shards(clips: int, first_seed: int, folder: Path) -> list[tuple[int, int, Path]]:
-    """Tasks for `render_pairs` so that a folder holds so many clips."""
+    """Tasks for `render_pairs` that bring a folder to this number of clips."""
     numbers = range(-(-clips // CLIPS_PER_SHARD))
     return [
         (number, first_seed, folder) for number in numbers if not (folder / f"clips-{number:05d}.safetensors").exists()

@@ -64,7 +64,7 @@ def difference_of(
     reference: Mapping[int, np.ndarray],
     more_is_better: bool = True,
 ) -> Difference | None:
-    """Difference to a reference, on the seeds that both have and the clips that were measured of both."""
+    """Difference to a reference, on the seeds and measured clips that both have in common."""
     both = sorted(seeds.keys() & reference.keys())
     if not both:
         return None
@@ -112,7 +112,7 @@ def paired_difference(
 
 
 def _measured(rows: list[np.ndarray]) -> np.ndarray:
-    """Rows (N, clips) without the clips that some row lacks, unless that leaves none."""
+    """Rows (N, clips) of the clips measured in every row, or of all clips if there are none."""
     values = np.stack(rows)
     measured = np.isfinite(values).all(0)
     return values[:, measured] if measured.any() else values

@@ -20,7 +20,7 @@ SIZE = 48
 """Height and width of a view in pixels."""
 
 VIEWS = 3
-"""Two views that are given, then the one to predict."""
+"""Two given views, then the view to predict."""
 
 CLIPS_PER_SHARD = 256
 
@@ -140,7 +140,7 @@ def render_shard(name: str, shard: int, folder: Path) -> Path:
 
 
 def missing_shards(counts: dict[str, int], folder: Path) -> Iterator[tuple[str, int]]:
-    """Part and number of every shard that so many clips per part need and `folder` lacks."""
+    """Part and number of every shard missing in `folder` for this number of clips per part."""
     for name, count in counts.items():
         for shard in range(-(-count // CLIPS_PER_SHARD)):
             path = _path(folder, name, shard)

@@ -84,7 +84,7 @@ class Comparison:
         return {"workers": self.workers, "minutes": self.minutes, "progress": show, "engine": self.engine}
 
     def given(self, *names: str) -> dict[str, Any]:
-        """Those of these options that are given."""
+        """The given ones among these options."""
         return {name: value for name in names if (value := getattr(self, name)) is not None}
 
 

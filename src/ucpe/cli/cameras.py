@@ -143,7 +143,7 @@ class CameraOptions(PathOptions, LensOptions):
     ) -> Trajectory:
         """The camera asked for, with that many frames, its calibration fitted to images of height x width.
 
-        A path that is too short is refused with a length that it has, one more than a multiple of `stride`.
+        A path that is too short is refused, with the longest possible length of `stride` n + 1 frames.
         """
         path = self._moved(frames, fps) if self.camera is None else self._loaded(self.camera, frames, fps, stride)
         if height is None or width is None:

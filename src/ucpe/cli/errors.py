@@ -136,7 +136,7 @@ def _nobody_reads() -> bool:
 
 
 def _drop_unwritten() -> None:
-    """Forget output that cannot be written, about which Python would complain as it exits."""
+    """Forget output that cannot be written; Python would complain about it on exit."""
     try:
         sys.stdout.flush()
     except OSError:

@@ -19,7 +19,7 @@ RULE = re.compile(r"^[│|\s]*[─-]{3,}[│|\s]*$", re.MULTILINE)
 """The line between two parts of tyro's messages."""
 
 UNION = r"no type matching (\S+) could be instantiated from \[(.*?)\]\. Got errors: .*"
-"""What tyro says of a value that is none of several kinds."""
+"""tyro's message about a value that fits none of several types."""
 
 registry = ConstructorRegistry()
 
@@ -61,7 +61,7 @@ def reason(message: str) -> str:
 
 @registry.primitive_rule
 def _number(info: PrimitiveTypeInfo) -> PrimitiveConstructorSpec[Any] | None:
-    """Numbers, with our words for what is none."""
+    """Numbers, with our own error message."""
     if info.type not in NUMBERS:
         return None
     kind: Any = info.type

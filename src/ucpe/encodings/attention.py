@@ -12,7 +12,7 @@ from torch.nn.functional import scaled_dot_product_attention
 from ucpe.encodings.operators import Operator, check_anchors
 
 GROUP_VALUES = 2**22
-"""Values of keys that are turned for several cameras at once, where what they tell depends on the camera that asks."""
+"""Maximum number of key values turned for several querying cameras at once, where keys depend on the query's camera."""
 
 
 def camera_attention(

@@ -105,7 +105,7 @@ class Operator:
         return self._apply(x, self.inverse, forward=False, views=views)
 
     def value(self, x: Tensor, views: slice | None = None) -> Tensor:
-        """D^-1 x for values (..., heads, tokens, head_dim), likewise; CaPE leaves them alone."""
+        """D^-1 x for values (..., heads, tokens, head_dim), with `views` as for keys; CaPE leaves them alone."""
         return self._apply(x, self.inverse, forward=False, views=views) if self.transforms_value else x
 
     def output(self, x: Tensor) -> Tensor:
@@ -123,7 +123,7 @@ class Operator:
         return self.blocks.shape[-3] * self.tokens_per_block
 
     def view_groups(self, most: int) -> Iterator[tuple[slice, slice]]:
-        """Cameras that queries of these tokens belong to, at most so many at a time, and the range of their tokens.
+        """The cameras of these tokens' queries, at most `most` at a time, and the range of their tokens.
 
         A camera of which only some tokens are here comes alone.
         """

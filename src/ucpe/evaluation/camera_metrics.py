@@ -89,7 +89,7 @@ def orientation_errors(estimated: Calibration, camera: Trajectory, height: int, 
 
 
 def lens_of_numbers(calibration: Calibration, row: int, height: int, width: int) -> Lens | None:
-    """The lens that a calibration found for one of its frames; None where it is not known, or is none."""
+    """The lens that a calibration found for one of its frames; None where it is unknown or impossible."""
     numbers = {name: float(values[row]) for name, values in calibration.lens.items()}
     if not all(np.isfinite(value) for value in numbers.values()):
         return None

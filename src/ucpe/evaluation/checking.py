@@ -348,6 +348,6 @@ def _progress(
     wanted: Tensor,  # (N - 1, 3)
     steps: Tensor,  # (N - 1, 3)
 ) -> np.ndarray:
-    """Sum (N,) of the steps so far, each counted along the one that was wanted."""
+    """Sum (N,) of the steps so far, each projected onto the wanted step."""
     along = (steps * wanted).sum(1) / wanted.norm(dim=1).clamp(min=1e-9)
     return np.concatenate([[0.0], along.cumsum(0).numpy()])

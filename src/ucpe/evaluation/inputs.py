@@ -110,7 +110,7 @@ def names_of_dataset(root: str | Path, split: str = "test") -> dict[str, int]:
 
 
 def without_jittery(jobs: Sequence[Job], share: float) -> tuple[list[Job], list[str]]:
-    """Jobs without the share of them whose cameras turn fastest at any moment, and the names of those left out."""
+    """Jobs without the given share whose cameras turn most suddenly, and the names of the jobs left out."""
     if not 0 < share < 1:
         raise ValueError(f"the share of jittery cameras to leave out must be between 0 and 1, got {share:g}")
     speeds = {

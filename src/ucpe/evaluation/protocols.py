@@ -55,7 +55,7 @@ class Protocol:
     odometry: bool = False
     """Whether Sim3 ATE, RPE and SpeedErr are added."""
     every: int | None = None
-    """Compares every so many of the video's own frames, the first `frames` of them, instead of timestamps."""
+    """Compares every `every`-th of the video's own frames, at most `frames` of them, instead of timestamps."""
 
     def timestamps(
         self,

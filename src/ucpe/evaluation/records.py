@@ -270,7 +270,7 @@ def _measure_reference(
 def _against_reference(
     job: Job, own: PoseEstimate, real: PoseEstimate, frames: int, clip: Clip, measuring: Measuring
 ) -> dict[str, dict[str, float]]:
-    """Metrics of a video's poses against those that the same estimator finds in the reference video."""
+    """Metrics of a video's poses against the same estimator's poses of the reference video."""
     times = frame_times(job.camera, clip)
     c2w = estimate_at(real.c2w, torch.from_numpy(times[real.frames]), torch.from_numpy(times))
     fps = (len(times) - 1) / max(float(times[-1]), 1e-9)

@@ -15,7 +15,7 @@ MAX_XFOV = 100.0
 """Horizontal field of view in degrees at which rectified views are capped (supplement C)."""
 
 FAR = 1e6
-"""Distance at which the rays of a non-central lens are taken to meet those of the pinhole."""
+"""Distance at which rays of a non-central lens are assumed to meet the pinhole's rays."""
 
 
 class Rectifier:

@@ -317,7 +317,7 @@ def load_record(output: str | Path, name: str) -> dict[str, Any]:
 
 
 def without_estimates(record: dict[str, Any]) -> dict[str, Any]:
-    """A record without the estimates themselves, which stay in its own file, or times, which differ between runs."""
+    """A record without estimates (they stay in its own file) and times (they differ between runs)."""
     kept = {name: value for name, value in record.items() if name != "seconds"}
     for part in ("pose", "calibration"):
         if part in kept:

@@ -35,13 +35,13 @@ FEWEST_PLACED = 0.5
 """Share of the frames that must be placed for a path to be believed."""
 
 SURE_AGREEMENT = 0.9
-"""Share of matches that agree with the poses, from which a track is sure; of right ones on rendered worlds, most do."""
+"""Share of agreeing matches from which a track counts as sure; most correct tracks of rendered worlds reach it."""
 
 CALIBRATION_FRAMES = 24
 """Frames from which the focal length is found."""
 
 SHALLOWEST = 1e-3
-"""Sine of the angle below the horizon from which on a ray meets the ground."""
+"""Smallest sine of the angle below the horizon at which a ray is taken to meet the ground."""
 
 UP_LOOKS = 6
 """Frames of a panorama in which vertical lines are looked for."""
@@ -56,7 +56,7 @@ class TrackedCamera:
     """Second of the video at which the path begins."""
     placed: int
     frames: int
-    """Frames that were placed, of those that were looked at."""
+    """Frames that were looked at; `placed` of them were placed."""
     lens_known: bool = True
     agreement: float | None = None
     """Share of matches between frames that agree with the poses, or None if the estimator does not say."""

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from ucpe.generation.requests import Request
 
 SLACK = 1.001
-"""A limit is passed beyond this many times it: paths carry rounding."""
+"""A limit counts as exceeded beyond this multiple of it: paths carry rounding errors."""
 
 
 @dataclass(frozen=True)

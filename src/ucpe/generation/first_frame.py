@@ -9,8 +9,8 @@ from ucpe.lenses.planar import PlanarLens
 def lens_of_cropped(lens: Lens, image_size: tuple[int, int], height: int, width: int) -> Lens:
     """The lens of a photograph that is resized and cropped around its centre to a video of height x width.
 
-    `image_size` is (width, height) in pixels. A lens that is no calibration of a picture of that shape already is the
-    video's, and stays as it is.
+    `image_size` is (width, height) in pixels. A lens that is not calibrated for the picture's shape already describes
+    the video, and stays as it is.
     """
     across, down = image_size
     if not isinstance(lens, PlanarLens) or "width" not in lens.settings:

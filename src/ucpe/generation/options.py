@@ -17,7 +17,7 @@ class Sampling:
     steps: int | None = None
     """Denoising steps. [default: the model's]"""
     seed: int | None = None
-    """Of the noise. [default: 0]"""
+    """Seed of the noise. [default: 0]"""
     height: int | None = None
     """Rows of pixels. [default: the model's]"""
     width: int | None = None

@@ -105,7 +105,7 @@ class CameraPipeline:
 
     @property
     def adapter(self) -> Adapter:
-        """The adapter of the first (mostly the only) transformer."""
+        """The adapter of the first (usually the only) transformer."""
         return self.adapters[0]
 
     def to(self, *args: Any, **kwargs: Any) -> CameraPipeline:
@@ -219,7 +219,7 @@ class CameraPipeline:
 
 
 def check_frames(frames: int, stride: int, remedy: str) -> None:
-    """ValueError unless an autoencoder with that temporal stride makes that many frames."""
+    """ValueError unless an autoencoder with this temporal stride can make this number of frames."""
     if frames % stride != 1:
         lower = (frames - 1) // stride * stride + 1
         raise ValueError(

@@ -49,7 +49,7 @@ class DistortedLens(PlanarLens):
         return directions, reachable & seen
 
     def max_xfov(self) -> Tensor:
-        """Field of view in degrees (*batch) that every xfov must stay below with these model parameters."""
+        """Upper bound in degrees (*batch) of xfov for these model parameters."""
         if not self._tangential:
             return super().max_xfov()
         everything = torch.full(self.batch_shape, math.inf, dtype=widest_dtype(self.device), device=self.device)
@@ -130,7 +130,7 @@ class PlaneDistortion:
         return torch.stack([distorted_x, distorted_y], -1), inside
 
     def invert(self, distorted: Tensor) -> tuple[Tensor, Tensor]:
-        """Plane coordinates (*batch, ..., 2) whose distortion is given, and which exist.
+        """Plane coordinates (*batch, ..., 2) of distorted ones, and whether they exist.
 
         A Newton step of zero length after the search carries the gradient of the implicit function.
         """
@@ -148,7 +148,7 @@ class PlaneDistortion:
         return torch.stack([x - step_x, y - step_y], -1), reachable
 
     def _search(self, target_x: Tensor, target_y: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Plane coordinates (*batch, n) whose distortion is given, and which exist."""
+        """Plane coordinates (*batch, n) of distorted ones, and whether they exist."""
         coefficients = {name: value.detach() for name, value in self._coefficients(target_x).items()}
         limit = self._lens._spread(self._lens._solved["limit"], target_x)
         share = torch.linspace(0, 1, 513, dtype=target_x.dtype, device=target_x.device)
@@ -167,7 +167,7 @@ class PlaneDistortion:
     def _add_tangential(
         self, x: Tensor, y: Tensor, target_x: Tensor, target_y: Tensor, limit: Tensor, coefficients: dict[str, Tensor]
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """Newton steps from the radial solution (*batch, n); those that have arrived step no more."""
+        """Newton steps from the radial solution (*batch, n); converged ones stop."""
         shape = x.shape
         x, y, target_x, target_y = (value.reshape(-1).clone() for value in (x, y, target_x, target_y))
         limit = limit.expand(shape).reshape(-1)

@@ -14,14 +14,14 @@ from ucpe.lenses.numerics import flatten_after, invert_increasing, norm, smalles
 from ucpe.lenses.planar import PlanarLens
 
 BEHIND = 1e-3
-"""Radians around the direction straight behind the camera that a division lens, whose image has no end, leaves out."""
+"""A division lens has an endless image: it leaves out this many radians around the direction straight behind."""
 
 
 class RadialLens(PlanarLens):
     """A lens given by radius(angle) on the image plane, growing from 0 with slope 1."""
 
     max_angle = math.pi
-    """Angle to the axis in radians from which on the lens sees nothing."""
+    """Angle to the axis in radians beyond which the lens sees nothing."""
 
     def __init__(self, xfov: Parameter | None = None, **scale: Any):
         super().__init__({}, xfov=xfov, **scale)

@@ -28,7 +28,7 @@ STARTS: dict[str, dict[str, tuple[float, ...]]] = {
 
 TANGENTIAL = ("p1", "p2")
 LATER = ("k3", "k4", "k5", "k6")
-"""Terms that are fitted once those before them are near."""
+"""Terms that are fitted last, once the others are close."""
 
 EXACT = 1e-22
 """Sum of squared angles in radians below which a fit has nothing left to gain."""

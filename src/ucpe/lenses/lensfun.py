@@ -45,7 +45,7 @@ def lensfun_lens(name: str, size: tuple[int, int] | None = None) -> Lens:
 
 
 def _find(database: Any, name: str) -> tuple[Any, float]:
-    """The lens that a camera has, or that is called so, and the crop factor."""
+    """The lens of a camera, or of this name, and the crop factor."""
     cameras = _named(database.cameras, name)
     lenses = _named(database.lenses, name)
     if len(lenses) == 1 and (len(cameras) != 1 or _full_name(lenses[0]) == name.lower()):

@@ -111,13 +111,13 @@ class PlanarLens(Lens):
         return self._rebuilt(moved, {"width": crop_width, "height": crop_height})
 
     def max_xfov(self) -> Tensor:
-        """Field of view in degrees (*batch) that every xfov must stay below with these model parameters."""
+        """Upper bound in degrees (*batch) of xfov for these model parameters."""
         widest = torch.full(self.batch_shape, 360.0, dtype=widest_dtype(self.device), device=self.device)
         return furthest(lambda xfov: self.to_plane(_edge_ray(xfov))[1], widest)
 
     @property
     def model_parameters(self) -> dict[str, Tensor]:
-        """The parameters that shape the lens, without those that scale its image."""
+        """The parameters of the lens's shape, without its scale."""
         return {name: value for name, value in self.parameters.items() if name not in SCALE_NAMES}
 
     def _unproject(self, pixels: Tensor, height: int, width: int) -> tuple[None, Tensor, Tensor]:

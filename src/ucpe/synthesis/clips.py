@@ -144,7 +144,7 @@ class Filming(Stage):
     name = "paths, four clips each"
 
     def rows(self, group: Group) -> list[dict[str, Any] | None]:
-        """The rows of a group's clips, None for those that are not finished."""
+        """The rows of a group's clips, None for unfinished ones."""
         return [finished_row(self.folder, name) for name, _ in group.members()]
 
     def find(self, item: Item) -> int | None:

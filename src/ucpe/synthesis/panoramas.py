@@ -42,7 +42,7 @@ MAX_STRETCH = 1.5
 
 
 TILE = 16
-"""Side in pixels of the tiles in which a view is rendered, so that its reads from the panorama stay in the cache."""
+"""Side in pixels of the tiles of a view; small enough for their part of the panorama to stay in the cache."""
 
 ROW = 1024
 """Pixels that are looked up together."""

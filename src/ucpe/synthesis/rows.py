@@ -88,7 +88,7 @@ CURATED_FOLDER = b"curated"
 
 
 def part_files(path: Path) -> list[Path]:
-    """The Parquet files of a folder and its subfolders in order, or the one file that is given."""
+    """The Parquet files of a folder and its subfolders in order, or the given file itself."""
     path = Path(path)
     files = [path] if path.is_file() else sorted(path.rglob("*.parquet"))
     files = [file for file in files if not any(name.startswith(".") for name in file.relative_to(path).parts)]

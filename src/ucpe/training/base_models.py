@@ -89,7 +89,7 @@ class BaseModel:
         return not self.world_model and config.get("in_channels", 16) != config.get("out_channels", 16)
 
     def _check_expert(self) -> None:
-        """ValueError unless the recipe says which transformer of a model with two, and only of such a model."""
+        """ValueError unless the recipe names a transformer exactly if the model has two."""
         two = bool((self.pipeline_config.get("transformer_2") or [None])[0])
         if two and self.recipe.expert is None:
             boundary = self.pipeline_config.get("boundary_ratio") or 0.875

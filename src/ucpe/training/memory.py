@@ -112,7 +112,7 @@ def example_batch(recipe: Recipe, model: Denoiser, frames: int, height: int, wid
 
 
 def _line(recipe: Recipe, layers: int) -> tuple[float, float]:
-    """Bytes that a transformer of few blocks keeps: a fixed part, and so many for each token."""
+    """Bytes that a transformer of few blocks keeps: a fixed part, and bytes per token."""
     recipe = replace(recipe, gradient_checkpointing=False, micro_batch=1, frames=1)
     with torch.device("meta"):
         model = build_denoiser(recipe, sized_transformer(recipe, num_layers=layers))

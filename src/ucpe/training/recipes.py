@@ -25,7 +25,7 @@ class Recipe:
 
     name: str
     model: str = WAN
-    """Pipeline folder or hub id of the base model, or "desk" or "desk-base" for those that ship with the package."""
+    """Pipeline folder or hub id of the base model, or a bundled one: "desk" or "desk-base"."""
     expert: Literal["transformer", "transformer_2"] | None = None
     """Which transformer of a model with two: `transformer` denoises high noise, `transformer_2` low noise."""
     autoencoder: str | None = None
@@ -83,7 +83,7 @@ class Recipe:
     """Frame rate that a model trained from scratch is saved with."""
     seed: int = 0
     workers: int = 2
-    """Processes per training process that load clips and encode cameras ahead of the step that needs them."""
+    """Processes per training process that load clips and encode cameras in advance."""
     checkpoint_every: int = 500
     validate_every: int = 500
     validation_clips: int = 64

@@ -16,7 +16,7 @@ LEVELS = (0.3, 0.6, 0.85, 0.95)
 """Noise levels at which every validation clip is measured."""
 
 HIGH_NOISE = 0.8
-"""Noise level from which on the camera, not the picture, decides what is predicted."""
+"""Noise level above which the camera, not the picture, determines the prediction."""
 
 
 @torch.no_grad()

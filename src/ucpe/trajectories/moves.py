@@ -350,7 +350,7 @@ def zoom_lens(
 
 
 def _directed(name: str, amount: float, usual: float) -> float:
-    """An amount as a constructor takes it, for a move whose name says the way that its usual amount goes."""
+    """The amount as the move's name implies it: 30 of "pan-left" is -30, 2 of "zoom-out" is 1/2."""
     if name == "factor":
         return 1 / amount if usual < 1 < amount else amount
     return -amount if usual < 0 else amount

@@ -237,7 +237,7 @@ def _depth(axes: Any, point: np.ndarray) -> float:
 
 
 def _fit(axes: Any, scene: _Scene, region: tuple[float, float, float, float]) -> None:
-    """Scale and move 3D axes so that all that is drawn fills a region (left, bottom, width, height) of the figure."""
+    """Scale and move 3D axes until the drawing fills a region (left, bottom, width, height) of the figure."""
     from mpl_toolkits.mplot3d.proj3d import proj_transform
 
     figure = axes.get_figure()

@@ -57,7 +57,7 @@ KEY_MAPS = {
 """Key maps of SANA-WM: in diffusers' pipeline j and l turn, in its own scripts a and d do."""
 
 TAU_PRESS, TAU_COAST = 0.45, 1.0
-"""Seconds in which speed approaches that of the held keys, and zero, to within 1/e."""
+"""Time constants in seconds: how fast speed follows held keys, and how fast it fades after they are released."""
 
 
 def is_actions(text: str) -> bool:

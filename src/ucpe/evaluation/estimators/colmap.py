@@ -1,9 +1,9 @@
 """Poses by structure from motion with pycolmap: `ucpe evaluate --pose colmap` (the default).
 
-Frames are rectified to a pinhole with the commanded lens, whose intrinsics are then held fixed; features are matched
-in sequence. A flat scene has two motions that explain most of it, so maps are built from several starts and on the
-rotations of the background (known_rotation.py), and the one that agrees with most matches is kept. A video whose
-matches a rotation explains as well has no structure to triangulate: its translation is zero.
+Frames are rectified to a pinhole with the commanded lens, whose intrinsics are then held fixed; features are matched in
+sequence. Two motions explain most of a flat scene, so maps are built from several starts and on the rotations of the
+background (known_rotation.py); the map that agrees with the most matches is kept. A video whose matches a rotation
+explains as well has no structure to triangulate: its translation is zero.
 """
 
 from __future__ import annotations
@@ -47,13 +47,13 @@ UNEXPLAINED_PIXELS, UNEXPLAINED_SHARE, EXPLAINED = 3.0, 0.02, 0.8
 puts them are at least this share of all, and the map explains at least this share of those."""
 
 CONVINCING = 0.99
-"""Share of matches with which an estimate of all frames is taken without trying further starts."""
+"""Share of agreeing matches from which an estimate of all frames is accepted without further starts."""
 
 REFINEMENTS = 3
-"""How often points are triangulated and all is adjusted, from poses on the background's rotations."""
+"""Rounds of triangulation and adjustment, starting from poses on the background's rotations."""
 
 ADJUSTMENT_STEPS, ADJUSTMENT_TOLERANCE = 100, 1e-6
-"""An adjustment ends after so many steps, or when one lowers its cost by less than this share."""
+"""Maximum number of steps of an adjustment, and the relative decrease of its cost at which it ends."""
 
 MIN_TURN = 5.0
 """Degrees between two frames from which their turn says something about the focal length."""
@@ -67,7 +67,7 @@ class ColmapSettings:
     """What determines the result."""
 
     seeds: tuple[int, ...] = (0, 1, 2)
-    """Random seeds of the mapper, one for each start; the map with most frames and agreeing matches is kept."""
+    """Random seeds of the mapper, one for each start; the map with the most frames and agreeing matches is kept."""
     angles: tuple[float, ...] = (1.0, 4.0, 8.0)
     """Least triangulation angle in degrees of the first pair of each start."""
     overlap: int = 10
@@ -75,7 +75,7 @@ class ColmapSettings:
     keyframe_seconds: float | None = 0.25
     """Seconds between the frames that are placed; poses between them are interpolated. None places every frame."""
     min_keyframes: int = 21
-    """Frames that are placed even if they are closer, if the video has as many."""
+    """Minimum number of frames to place, even if they are closer together; fewer only in shorter videos."""
     max_height: int = 480
     """Frames higher than this many pixels are reduced to it."""
     max_features: int = 1200
@@ -263,7 +263,7 @@ class ColmapEstimator(PoseEstimator):
         pycolmap.create_default_bundle_adjuster(adjustment, everything, reconstruction).solve()
 
     def _poses(self, reconstruction: Any, seed: int) -> PoseEstimate:
-        """Poses of a map, with the factor that its focal length asks for if that is wanted."""
+        """Poses of a map, and the factor by which its focal length should change if the settings ask for it."""
         estimate = poses_of(reconstruction, seed)
         if self.settings.free_focal_length:
             before = next(iter(reconstruction.cameras.values())).focal_length_x
@@ -311,7 +311,7 @@ def explains_the_rest(
     fits: dict[tuple[int, int], tuple[np.ndarray, float]],
     pixel: float,
 ) -> bool:
-    """Whether a map explains the matches that rotations leave over, which noise and wrong matches do not allow."""
+    """Whether a map explains the matches that rotations leave over; noise and wrong matches would prevent that."""
     left, share = unexplained(pairs, fits, pixel)
     return share >= UNEXPLAINED_SHARE and epipolar_agreement(mapped, left, INLIER_PIXELS * pixel) >= EXPLAINED
 

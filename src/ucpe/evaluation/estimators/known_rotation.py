@@ -1,7 +1,7 @@
 """Camera centres and points once rotations are known: linear, and refined by turns.
 
-Where a scene has a far background, rotations follow from it alone, and a flat foreground, which has two motions that
-explain it, cannot mislead.
+Where a scene has a far background, rotations follow from it alone. A flat foreground, which two motions explain, cannot
+mislead then.
 """
 
 from __future__ import annotations

@@ -37,7 +37,7 @@ TRUNCATION = 0.2
 """Largest colour difference (0..1) that counts: objects that stand on the ground do not follow the plane."""
 
 STILLNESS = 0.001
-"""What a near-plane depth of travel costs, so that a camera that sees no ground is not said to travel."""
+"""Cost of one near-plane depth of travel: a camera that sees no ground should not appear to travel."""
 
 CONTRAST = 0.1
 """Weight of local contrast beside colours."""

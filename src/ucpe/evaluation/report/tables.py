@@ -62,7 +62,7 @@ COLUMNS: tuple[Column, ...] = (
     Column("QAlignVideo", "Video Quality", "Video Quality", QALIGN, 4, more_is_better=True),
     Column("seconds", "Time (s)", "Time (s)", TIME, 1),
 )
-"""Every column a table can have, in the paper's order; a table shows those that some row has."""
+"""Every column a table can have, in the paper's order; a table shows the columns for which some row has a value."""
 
 
 @dataclass(frozen=True)
@@ -245,7 +245,7 @@ def latex(table: Table) -> str:
 
 
 def shown(value: float, digits: int) -> str:
-    """A number with so many digits."""
+    """A number with this many decimals."""
     return f"{value:.{digits}f}"
 
 

@@ -36,7 +36,7 @@ from ucpe.work import Item, Progress, Stage, folder_lock, run
 TRAJECTORY_SUFFIXES = (".txt", ".json", ".npy", ".npz")
 
 UNWANTED_WORDS = ("zoom",)
-"""A motion whose labels mention one of these changes its intrinsics and is no candidate."""
+"""A motion with one of these words in its labels changes its intrinsics, so it is not a candidate."""
 
 JITTERY_SHARE = 0.2
 """Share of a collection's motions with the largest rotational velocity that is discarded."""

@@ -40,7 +40,7 @@ def match(
 ) -> Matches:
     """The `best` (or all, if fewer) motions of every clip by RMSE after alignment, float64 inside and float32 out.
 
-    Motions that only fit backwards or that stand still leave all of a clip's way as RMSE; they come last, least
+    For motions that only fit backwards or stand still, the RMSE is that of the clip's whole way; they come last, least
     opposed first. A clip that stands still fits every motion, and takes the first.
     """
     _check(clips, motions)

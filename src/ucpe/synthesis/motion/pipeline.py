@@ -66,12 +66,12 @@ class MatchSettings:
     best: int = BEST
     """Motions kept for each clip before selection."""
     jittery_share: float = JITTERY_SHARE
-    """Share of each collection's motions, those that turn fastest, that is discarded."""
+    """Share of each collection's motions to discard: the ones that turn fastest."""
     scoring: Scoring = field(default_factory=Scoring)
     train: Limits = field(default_factory=Limits)
     test: Limits = TEST_LIMITS
     test_share: float = 0.1
-    """Share of source videos, and of motions whose collection has no splits, that are for testing only."""
+    """Share of source videos reserved for testing, and of motions from collections without splits."""
     collection_splits: bool = True
     """Keep the splits of a collection that has its own."""
     seed: int = 0

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from ucpe.synthesis.worlds.world import World
 
 BLOCK_RAYS = 32768
-"""Rays that go through all stages together, so that what lies between the stages stays in the processor's cache."""
+"""Rays per batch: few enough for intermediate results to stay in the processor's cache."""
 
 ENCODE_STEPS = 8192
 

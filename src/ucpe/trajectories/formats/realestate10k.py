@@ -89,7 +89,7 @@ def _pinhole(path: Path, rows: list[Row], intrinsics: torch.Tensor) -> Pinhole:
 
 
 def is_pinhole(lens: Lens) -> TypeGuard[PlanarLens]:
-    """Whether a lens is a pinhole, which these files hold."""
+    """Whether a lens is a pinhole, the only kind these files can hold."""
     return isinstance(lens, Pinhole) or (isinstance(lens, UCM) and not lens.parameters["xi"].any())
 
 
