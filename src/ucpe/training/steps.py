@@ -46,7 +46,7 @@ def planned_clips(recipe: Recipe, clips: int) -> list[int]:
 
 
 def draw_clips(recipe: Recipe, step: int, clips: int) -> list[int]:
-    """Numbers of the clips of one step, out of `count` clips."""
+    """Numbers of the clips of one step, each below `clips`."""
     return _draw(recipe, _generator(recipe, step), clips)
 
 
