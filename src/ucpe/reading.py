@@ -5,6 +5,7 @@ What a file asks for (nodes, pixels, bytes to inflate) is compared with a named 
 
 from __future__ import annotations
 
+import gzip
 import json
 import math
 import os
@@ -13,7 +14,7 @@ import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import numpy as np
@@ -77,10 +78,20 @@ def inside(folder: str | Path, name: Any, where: str | Path) -> Path:
     return Path(folder) / relative
 
 
-def read_text(path: str | Path) -> str:
-    """The text of a UTF-8, UTF-16 or UTF-32 file, with or without a byte order mark; lines end with \\n."""
+def open_bytes(path: str | Path) -> IO[bytes]:
+    """A file to read bytes from, inflated on the way if it is gzipped."""
     with open(path, "rb") as file:
-        data = file.read(MAX_TEXT_BYTES.allowed + 1)
+        packed = file.read(2) == b"\x1f\x8b"
+    return gzip.open(path) if packed else open(path, "rb")
+
+
+def read_text(path: str | Path) -> str:
+    """The text of a UTF-8, UTF-16 or UTF-32 file, with or without a byte order mark or gzip; lines end with \\n."""
+    try:
+        with open_bytes(path) as file:
+            data = file.read(MAX_TEXT_BYTES.allowed + 1)
+    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+        raise ValueError(f"{path}: a damaged gzip file ({error})") from None
     MAX_TEXT_BYTES.check(len(data), path)
     encoding = json.detect_encoding(data[:4])
     try:

@@ -1,5 +1,6 @@
 """Calibrations of robotics, SLAM and video tools, each against an independent computation."""
 
+import gzip
 import json
 import math
 import warnings
@@ -260,17 +261,25 @@ def test_radial_division_of_stella_and_colmap(tmp_path, k):
     same(load_lens(tmp_path / "cameras.txt"), lens)
 
 
-def test_opencv_xml_as_opencv_writes_it(tmp_path):
-    storage = cv2.FileStorage(str(tmp_path / "c.xml"), cv2.FILE_STORAGE_WRITE)
+@pytest.mark.parametrize("name", ["c.xml", "c.yml.gz", "c.json"])
+def test_files_as_opencv_writes_them(tmp_path, name):
+    storage = cv2.FileStorage(str(tmp_path / name), cv2.FILE_STORAGE_WRITE)
     storage.write("image_width", 752)
     storage.write("image_height", 480)
     storage.write("camera_matrix", np.array(MATRIX))
     storage.write("distortion_coefficients", np.array(list(FOUR.values())))
     storage.release()
-    same(load_lens(tmp_path / "c.xml"), BrownConrady(**FOUR, **SCALE))
+    with pytest.warns(UserWarning, match="taken as k1 k2 p1 p2"):
+        same(load_lens(tmp_path / name), BrownConrady(**FOUR, **SCALE))
+
+
+def test_xml_with_entities_and_damaged_gzip_are_refused(tmp_path):
     bomb = '<?xml version="1.0"?><!DOCTYPE a [<!ENTITY b "c">]><opencv_storage>&b;</opencv_storage>'
     with pytest.raises(ValueError, match="document type or entities"):
         load_lens(write(tmp_path, bomb, "b.xml"))
+    (tmp_path / "c.yml.gz").write_bytes(gzip.compress(b"camera_matrix: 1")[:-9])
+    with pytest.raises(ValueError, match="a damaged gzip file"):
+        load_lens(tmp_path / "c.yml.gz")
 
 
 def test_a_ros_stream_gives_its_first_document(tmp_path):

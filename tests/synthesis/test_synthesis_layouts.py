@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from ucpe.lenses import Pinhole
+from ucpe.synthesis.curation import ProjectionCheck
 from ucpe.synthesis.footage import Footage
 from ucpe.synthesis.layouts import cube_edges_alike, recognize_layout, seam
 from ucpe.synthesis.panoramas import Panorama, View
@@ -41,6 +42,15 @@ def cubemap(panorama: np.ndarray, width: int = 540, height: int = 360) -> np.nda
             strip.append(cv2.remap(panorama, *maps, cv2.INTER_LINEAR, borderMode=cv2.BORDER_WRAP))
         strips.append(np.concatenate(strip, 1))
     return np.concatenate(strips)
+
+
+def test_curation_names_a_cubemap(panoramas):
+    check, whole = ProjectionCheck(), {"border": 0.0, "stereo": 0.0, "height": 360, "width": 640}
+    for panorama in panoramas:
+        cube = cube_edges_alike(cubemap(panorama).astype(np.float32))
+        assert check.verdict({**whole, "cube": cube}).startswith("cubemap: make it equirectangular first")
+        flat = {**whole, "cube": cube_edges_alike(panorama.astype(np.float32)), "seam": 0.0, "poles": 0.0}
+        assert check.verdict(flat) == ""
 
 
 @pytest.fixture(scope="module")

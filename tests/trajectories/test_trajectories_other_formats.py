@@ -1,5 +1,6 @@
 """Paths of robotics, viewers and other video models, each against an independent computation."""
 
+import gzip
 import json
 import math
 import warnings
@@ -329,7 +330,7 @@ def test_arkitscenes(tmp_path):
     path = tmp_path / "lowres_wide.traj"
     inverse = QUATERNIONS.inv()
     rows = np.c_[4764.5 + np.arange(5) / 10, inverse.as_rotvec(), -inverse.apply(POSITIONS)]
-    path.write_text("\r\n".join(" ".join(map(repr, row)) for row in rows.tolist()))
+    path.write_bytes(gzip.compress("\r\n".join(" ".join(map(repr, row)) for row in rows.tolist()).encode()))
     camera = Trajectory.load(path)
     assert camera.up_known and camera.fps == pytest.approx(10)
     np.testing.assert_allclose(camera.c2w[:, :3, :3].numpy(), turned(QUATERNIONS.as_matrix()), atol=1e-9)

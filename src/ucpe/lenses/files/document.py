@@ -11,6 +11,9 @@ from ucpe.lenses.base import Lens
 from ucpe.lenses.planar import PlanarLens
 from ucpe.reading import parse_json, parse_yaml, read_text
 
+OPENCV_TAGS = ("tag:yaml.org,2002:opencv-matrix", "tag:yaml.org,2002:opencv-nd-matrix")
+"""What OpenCV calls its matrices in YAML, the second those of one dimension."""
+
 
 class Section:
     """A mapping inside a file, whose entries are read with a check and an error that names file and key."""
@@ -149,7 +152,7 @@ def read_mapping(path: Path) -> dict[str, Any]:
     elif start in ("{", "["):
         data = parse_json(text, path)
     else:
-        data = parse_yaml(_first_document(text), path, tags=("tag:yaml.org,2002:opencv-matrix",))
+        data = parse_yaml(_first_document(text), path, tags=OPENCV_TAGS)
     if not isinstance(data, dict):
         raise ValueError(f"{path}: {described(data)}; expected a camera's calibration: a mapping of names to values")
     return {str(key): value for key, value in data.items()}

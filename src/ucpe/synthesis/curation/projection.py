@@ -14,7 +14,17 @@ import numpy as np
 import pyarrow as pa
 
 from ucpe.synthesis.curation.steps import Cause, Measure, Row, SourceClip, Step
-from ucpe.synthesis.layouts import LOOK_HEIGHT, POLES, STEREO, halves_alike, pole_ratios, seam, whole_width
+from ucpe.synthesis.layouts import (
+    CUBE,
+    LOOK_HEIGHT,
+    POLES,
+    STEREO,
+    cube_edges_alike,
+    halves_alike,
+    pole_ratios,
+    seam,
+    whole_width,
+)
 
 
 @dataclass(frozen=True)
@@ -26,21 +36,24 @@ class ProjectionCheck(Step):
         "border": pa.float64(),
         "stereo": pa.float64(),
         "stereo_layout": pa.string(),
+        "cube": pa.float64(),
         "seam": pa.float64(),
         "poles": pa.float64(),
     }
     thresholds: ClassVar[tuple[str, ...]] = (
-        "max_border", "max_stereo", "aspect_tolerance", "max_seam", "max_poles",
+        "max_border", "max_stereo", "max_cube", "aspect_tolerance", "max_seam", "max_poles",
     )  # fmt: skip
     measures: ClassVar[tuple[Measure, ...]] = (
         Measure("border", "max_border", "black border, share of the height or width"),
         Measure("stereo", "max_stereo", "correlation of the two halves"),
+        Measure("cube", "max_cube", "correlation along the hidden edges of a cubemap"),
         Measure("seam", "max_seam", "difference across the seam, near 0 in a panorama"),
         Measure("poles", "max_poles", "variation of the first and last row, near 0 in a panorama"),
     )
     causes: ClassVar[tuple[Cause, ...]] = (
         Cause("black borders", "border", "max_border"),
         Cause("stereo", "stereo", "max_stereo"),
+        Cause("cubemap", "cube", "max_cube"),
         Cause("not twice", "", "aspect_tolerance"),
         Cause("not equirectangular", "seam", "max_seam"),
         Cause("poles", "poles", "max_poles"),
@@ -54,6 +67,8 @@ class ProjectionCheck(Step):
     """Share of the height or width that black borders may take."""
     max_stereo: float = 0.7
     """Correlation of the two halves of a picture, upper and lower or left and right, up to which it is one picture."""
+    max_cube: float = CUBE
+    """Correlation along the edges that an equi-angular cubemap hides, up to which it is none."""
     aspect_tolerance: float = 0.02
     """How far width / height may be from 2 (or from the 16:9 of uploads), as a share."""
     max_seam: float = 1.0
@@ -71,6 +86,7 @@ class ProjectionCheck(Step):
                 "border": black_border(frames, self.black),
                 "stereo": layouts[layout],
                 "stereo_layout": layout,
+                "cube": float(np.median([cube_edges_alike(frame) for frame in frames])),
                 "seam": float(np.median([seam(frame) for frame in frames])),
                 "poles": float(np.median([pole_ratios(frame) for frame in frames], axis=0).max()),
             }
@@ -82,6 +98,8 @@ class ProjectionCheck(Step):
             return "black borders"
         if row["stereo"] > self.max_stereo:
             return f"stereo, {row['stereo_layout']}"
+        if row["cube"] > self.max_cube:
+            return "cubemap: make it equirectangular first, with ucpe render VIDEO --lens equirectangular"
         width = whole_width(row["height"], row["width"])
         if abs(width / row["height"] / 2 - 1) > self.aspect_tolerance:
             return "not twice as wide as high"

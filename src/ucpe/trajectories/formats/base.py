@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import io
 import json
 import math
 import re
 import warnings
+import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +18,7 @@ import torch
 from torch import Tensor
 
 from ucpe.lenses import Lens
-from ucpe.reading import MAX_LINE, read_json, read_lines
+from ucpe.reading import MAX_LINE, open_bytes, read_json, read_lines
 from ucpe.trajectories.rotations import nearest_rotation, pose_matrix
 from ucpe.trajectories.trajectory import ROTATION_TOLERANCE, Trajectory
 
@@ -126,16 +128,16 @@ def first_rows(path: Path, count: int = 1, comments: bool = False) -> list[str]:
     """The first lines of a text file that are neither blank nor comments; none if it is not text."""
     found: list[str] = []
     try:
-        with path.open("rb") as file:
-            encoding = json.detect_encoding(file.read(4))
-        with path.open(encoding=encoding) as file:
+        with open_bytes(path) as data:
+            encoding = json.detect_encoding(data.read(4))
+        with io.TextIOWrapper(open_bytes(path), encoding) as file:
             while text := file.readline(MAX_LINE.allowed + 1):
                 MAX_LINE.check(len(text), path)
                 if text.strip() and (comments or not text.lstrip().startswith("#")):
                     found.append(text)
                 if len(found) == count:
                     break
-    except (UnicodeError, OSError):
+    except (UnicodeError, OSError, EOFError, zlib.error):
         return []
     return found
 
