@@ -238,7 +238,7 @@ def test_recammaster(tmp_path):
     read = Trajectory.load(f"{path}:cam02")
     assert read.up_known
     np.testing.assert_allclose(read.relative_to_first().c2w.numpy(), recammaster_reference(rows), atol=1e-6)
-    with pytest.raises(ValueError, match=r"holds the cameras cam01, cam02: say which one, as .*:cam01"):
+    with pytest.raises(ValueError, match=r"holds 2 cameras \(cam01, cam02\): say which one, as .*:cam01"):
         Trajectory.load(path)
 
 

@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+import re
+import warnings
 from collections.abc import Callable
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from nicegui import ui
+from nicegui import run, ui
+
+from ucpe.studio.uploads import MAX_DOCUMENT
+
+if TYPE_CHECKING:
+    from ucpe.studio.page import Page
 
 
 class Slider:
@@ -57,3 +65,47 @@ def upload_button(label: str, accept: str, on_file: Callable[[Any], Any], max_by
         lambda: ui.notify(f"{label}: the file is too large or of another kind ({accept})", type="negative")
     )
     return upload
+
+
+class CameraUpload:
+    """A button that opens a lens or path; of a file with several cameras, it asks which."""
+
+    def __init__(
+        self, page: Page, label: str, accept: str,
+        read: Callable[[Path, str | None], Any], take: Callable[[Any], Any],
+    ):  # fmt: skip
+        self.page, self.read, self.take = page, read, take
+        upload_button(label, accept, self.on_file, MAX_DOCUMENT)
+        self.camera = ui.select([], label="Camera of that file").props("dense").classes("w-full")
+        self.camera.on("update:model-value", lambda: self.open(self.camera.value))
+        self.camera.set_visibility(False)
+
+    async def on_file(self, event: Any) -> None:
+        """Take a file."""
+        event.sender.reset()
+        self.camera.set_visibility(False)
+        try:
+            self.file = await self.page.receive(event.file, MAX_DOCUMENT)
+        except (ValueError, OSError) as error:
+            self.page.complain(error)
+            return
+        await self.open(None)
+
+    async def open(self, camera: str | None) -> None:
+        """Read the file, or one camera of it, and show what there is to say about it."""
+        try:
+            with warnings.catch_warnings(record=True) as remarks:
+                warnings.simplefilter("always", UserWarning)
+                content = await run.io_bound(self.read, self.file, camera)
+            self.take(content)
+        except (ValueError, OSError) as error:
+            several = re.search(r"holds \d+ cameras \(([^)]+)\)", str(error))
+            if not several:
+                self.page.complain(error)
+                return
+            self.camera.set_options(several[1].split(", "))
+            self.camera.set_visibility(True)
+            ui.notify("The file holds several cameras: choose one below.")
+            return
+        for remark in remarks:
+            self.page.complain(str(remark.message), "warning")

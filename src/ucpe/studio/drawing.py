@@ -228,10 +228,9 @@ def graphs_svg(shot: Shot, curves: Curves, frame: int, selected: int | None) -> 
             parts.append(f'<path class="curve" d="{_path(points)}"/>')
         now = points[min(frame, len(points) - 1)]
         parts.append(f'<circle class="point" cx="{now[0]:.1f}" cy="{now[1]:.1f}" r="3.5"/>')
-        parts.append(
-            f'<text class="value" x="{width}" y="{top + GRAPH_HEIGHT / 2 + 4}">'
-            f"{round(values[min(frame, len(values) - 1)], 2) + 0.0:.{2 if name == 'speed' else 1}f}{unit}</text>"
-        )
+        digits, value = 2 if name == "speed" else 1, float(values[min(frame, len(values) - 1)])
+        shown = f"{round(value, digits) + 0.0:.{digits}f}{unit}"
+        parts.append(f'<text class="value" x="{width}" y="{top + GRAPH_HEIGHT / 2 + 4}">{shown}</text>')
     x = graph_x(shot, frame)
     parts.append(f'<path class="moment" d="M{x:.1f} {KEY_ROW - 4}V{height}"/>')
     for index, key in enumerate(shot.keys):

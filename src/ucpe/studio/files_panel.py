@@ -12,8 +12,8 @@ from nicegui import ui
 from ucpe.lenses.files import FORMATS as LENS_FORMATS
 from ucpe.studio import edits
 from ucpe.studio.commands import python_lines, shell_lines
-from ucpe.studio.controls import upload_button
-from ucpe.studio.uploads import MAX_DOCUMENT, unpack
+from ucpe.studio.controls import CameraUpload
+from ucpe.studio.uploads import unpack
 from ucpe.trajectories import Trajectory
 from ucpe.trajectories.formats import FORMATS, ImageSize, save_trajectory
 
@@ -31,7 +31,7 @@ class FilesPanel:
 
     def __init__(self, page: Page):
         self.page = page
-        upload_button("Open a path (a folder as .zip)", PATHS, self.on_file, MAX_DOCUMENT)
+        CameraUpload(page, "Open a path (a folder as .zip)", PATHS, load_path, self.open)
         with ui.row().classes("items-end gap-2"):
             kinds = {name: f"{name}: {format.description}"[:70] for name, format in FORMATS.items()}
             self.format = ui.select(kinds, value="ucpe", label="Path format").props("dense").classes("w-60")
@@ -57,16 +57,9 @@ class FilesPanel:
             self.shell.set_content(shell_lines(*options))
             self.python.set_content(python_lines(*options))
 
-    async def on_file(self, event: Any) -> None:
-        """Open a path."""
-        event.sender.reset()
-        try:
-            kept = await self.page.receive(event.file, MAX_DOCUMENT)
-            camera = load_path(kept)
-            shot = edits.open_path(self.page.window.shot, camera)
-        except (ValueError, OSError) as error:
-            self.page.complain(error)
-            return
+    def open(self, camera: Trajectory) -> None:
+        """Put the path of a file in place of the present one."""
+        shot = edits.open_path(self.page.window.shot, camera)
         self.page.window.free = None
         self.page.window.document.edit(shot)
         self.page.see_all()
@@ -91,12 +84,13 @@ class FilesPanel:
         self.page.attempt(save)
 
 
-def load_path(path: Path) -> Trajectory:
-    """The trajectory of an uploaded file, or of the folder in an uploaded archive."""
+def load_path(path: Path, camera: str | None = None) -> Trajectory:
+    """The trajectory of an uploaded file, or of one camera in it, or of the folder in an uploaded archive."""
+    end = "" if camera is None else f":{camera}"
     if path.suffix != ".zip":
-        return Trajectory.load(path)
+        return Trajectory.load(f"{path}{end}")
     with tempfile.TemporaryDirectory() as folder:
-        return Trajectory.load(unpack(path, Path(folder)))
+        return Trajectory.load(f"{unpack(path, Path(folder))}{end}")
 
 
 def path_download(shot: Any, format: str) -> tuple[bytes, str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,8 +11,7 @@ from nicegui import run, ui
 from ucpe.lenses import UCM, Lens, PlanarLens, lens_by_name, lens_from_dict, load_lens
 from ucpe.lenses.models import LENS_NAMES
 from ucpe.studio import edits
-from ucpe.studio.controls import Slider, upload_button
-from ucpe.studio.uploads import MAX_DOCUMENT
+from ucpe.studio.controls import CameraUpload, Slider
 
 if TYPE_CHECKING:
     from ucpe.studio.page import Page
@@ -42,7 +40,6 @@ class LensPanel:
         self.page = page
         self.shape: Any = None
         self.sliders: dict[str, Slider] = {}
-        self.calibration: Path | None = None
         self.measured: Any = None
         self.name = ui.select(list(LENS_NAMES), label="Model or family").props("dense").classes("w-full")
         self.name.on("update:model-value", lambda: self.put(lambda: lens_by_name(self.name.value)))
@@ -50,10 +47,7 @@ class LensPanel:
         self.sliders_place = ui.column().classes("w-full gap-1")
         self.wrong = ui.label().classes("wrong").props('role="alert"')
         self.numbers = ui.element("div").classes("numbers")
-        upload_button("Open a calibration", CALIBRATIONS, self.on_file, MAX_DOCUMENT)
-        self.camera = ui.select([], label="Camera of that file").props("dense").classes("w-full")
-        self.camera.on("update:model-value", lambda: self.open(self.camera.value))
-        self.camera.set_visibility(False)
+        CameraUpload(page, "Open a calibration", CALIBRATIONS, read_lens, lambda lens: self.put(lambda: lens))
 
     @property
     def index(self) -> int | None:
@@ -107,45 +101,23 @@ class LensPanel:
                 self.sliders[name] = Slider(name, low, high, step, partial(self.move, name), self.page.settle)
 
     async def measure(self, values: dict[str, Any]) -> None:
-        """Show what the lens sees, and the nearest UCM."""
-        shot = self.page.window.shot
-        rows = await run.io_bound(lens_numbers, lens_from_dict(values), shot.height, shot.width)
-        if rows is None or self.measured != values:
-            return
+        """Show what the lens sees, and then the nearest UCM, which takes longer to find."""
+        lens, shot = lens_from_dict(values), self.page.window.shot
         self.numbers.clear()
-        with self.numbers:
-            for name, value in rows:
-                ui.label(name).classes("quiet")
-                ui.label(value)
-
-    async def on_file(self, event: Any) -> None:
-        """Take a calibration file."""
-        event.sender.reset()
-        try:
-            self.calibration = await self.page.receive(event.file, MAX_DOCUMENT)
-        except (ValueError, OSError) as error:
-            self.page.complain(error)
-            return
-        self.camera.set_visibility(False)
-        self.open(None)
-
-    def open(self, camera: str | None) -> None:
-        """Put on the lens of the calibration; of a file with several cameras, ask which."""
-        if self.calibration is None:
-            return
-        try:
-            lens = load_lens(self.calibration, camera)
-            if lens.batch_shape:
-                lens = lens[(0,) * len(lens.batch_shape)]
-            self.put(lambda: lens)
-        except (ValueError, OSError) as error:
-            several = re.search(r"holds \d+ cameras \(([^)]+)\)", str(error))
-            if not several:
-                self.page.complain(error)
+        for part in (fields_of_view, nearest_ucm):
+            rows = await run.io_bound(part, lens, shot.height, shot.width)
+            if rows is None or self.measured != values:
                 return
-            self.camera.set_options(several[1].split(", "))
-            self.camera.set_visibility(True)
-            ui.notify("The file holds several cameras: choose one below.")
+            with self.numbers:
+                for name, value in rows:
+                    ui.label(name).classes("quiet")
+                    ui.label(value)
+
+
+def read_lens(path: Path, camera: str | None) -> Lens:
+    """The lens of a calibration; of a batch of them the first."""
+    lens = load_lens(path, camera)
+    return lens[(0,) * len(lens.batch_shape)] if lens.batch_shape else lens
 
 
 def lens_model(name: str) -> str:
@@ -166,26 +138,25 @@ def slider_range(name: str, lens: dict[str, Any]) -> tuple[float, float, float]:
     return -0.5, 0.5, 0.001
 
 
-def lens_numbers(lens: Lens, height: int, width: int) -> list[tuple[str, str]]:
-    """What is worth knowing of a lens, in words: fields of view, blind corners, the nearest UCM and what that costs."""
+def fields_of_view(lens: Lens, height: int, width: int) -> list[tuple[str, str]]:
+    """How much a lens sees, in words."""
     rows = [
         (name, f"{float(angle(height, width)):.1f}°")
         for name, angle in (("across", lens.xfov), ("down", lens.yfov), ("diagonal", lens.dfov))
     ]
     blind = 1 - float(lens.rays(height, width).valid.double().mean())
-    rows.append(("blind", f"{100 * blind:.1f} % of the picture" if blind else "nothing"))
-    if isinstance(lens, PlanarLens) and not isinstance(lens, UCM):
-        try:
-            fit = lens.fit(UCM)
-        except ValueError as error:
-            return [*rows, ("nearest UCM", str(error))]
-        number = fit.lens.parameters
-        scale = "xfov" if "xfov" in number else "fx"
-        rows.append(
-            (
-                "nearest UCM",
-                f"{scale} {float(number[scale]):.1f}, xi {float(number['xi']):.3f}: "
-                f"off by {float(fit.rms):.2f}° RMS, {float(fit.maximum):.2f}° at most",
-            )
-        )
-    return rows
+    return [*rows, ("blind", f"{100 * blind:.1f} % of the picture" if blind else "nothing")]
+
+
+def nearest_ucm(lens: Lens, height: int, width: int) -> list[tuple[str, str]]:
+    """The nearest UCM of another planar lens, and what taking it costs, in words."""
+    if not isinstance(lens, PlanarLens) or isinstance(lens, UCM):
+        return []
+    try:
+        fit = lens.fit(UCM)
+    except ValueError as error:
+        return [("nearest UCM", str(error))]
+    number = fit.lens.parameters
+    scale = "xfov" if "xfov" in number else "fx"
+    near = f"{scale} {float(number[scale]):.1f}, xi {float(number['xi']):.3f}"
+    return [("nearest UCM", f"{near}: off by {float(fit.rms):.2f}° RMS, {float(fit.maximum):.2f}° at most")]

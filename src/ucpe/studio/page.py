@@ -34,7 +34,7 @@ REST_EVERY = 0.5
 ABOVE_WIDTH, ABOVE_HEIGHT = 560, 380
 
 ACCENT = "#0b6bcb"
-"""Colour of buttons and switches: white on it, and it on white, can be read (5.2 : 1)."""
+"""Colour of buttons and switches: white on it, and it on white, has a contrast of 5.3 : 1."""
 
 HELP = (
     "Drag to look. W A S D to walk, Q and E to sink and rise, R and F to roll, arrow keys to turn, wheel or + and - to "
@@ -90,7 +90,7 @@ class Page:
     def build_viewfinder(self) -> None:
         """The picture through the lens, with its switches."""
         shot = self.window.shot
-        with _card("Through the lens"):
+        with _card("Through the lens").classes("seen"):
             keys = [*MOVES, "k", "Escape"]
             self.finder = Surface(f"Through the lens. {HELP}", shot.width, shot.height, keys, drawing.OVERLAYS)
             self.finder.classes("finder")
@@ -126,7 +126,7 @@ class Page:
 
     def build_outside(self) -> None:
         """The path from outside."""
-        with _card("Path"):
+        with _card("Path from outside"):
             label = (
                 "The path from outside, with keyframes and what they see. Drag to go round it, wheel to come closer, "
                 "drag a keyframe to move it on its level, with shift up and down; arrow keys turn."
@@ -179,12 +179,12 @@ class Page:
             self.complain(error)
             return False
 
-    def complain(self, error: Exception | str) -> None:
+    def complain(self, error: Exception | str, type: str = "negative") -> None:
         """Show one clear notice."""
         text = str(error).replace(str(self.studio.store.uploads) + "/", "")
         for kept, name in self.opened.items():
             text = text.replace(kept, name)
-        ui.notify(text[:600], type="negative", multi_line=True, close_button="Close", timeout=10000)
+        ui.notify(text[:600], type=type, multi_line=True, close_button="Close", timeout=10000)
 
     def edit(self, change: Callable[[Any], Any], tag: str | None = None) -> bool:
         """Change the shot by a function of `edits`."""

@@ -54,7 +54,7 @@ class PathPanel:
             self.button("Turn", lambda shot: edits.turn_path(shot, float(self.turn.value or 0)))
             self.button("Level", edits.level_path)
             self.button("Reverse", edits.reverse_path)
-            self.tolerance = ui.number("Within", value=0.01, min=1e-6).props("dense").classes("w-24")
+            self.tolerance = ui.number("Off by at most", value=0.01, min=1e-6).props("dense").classes("w-24")
             self.button("Fewer keyframes", lambda shot: edits.simplify(shot, float(self.tolerance.value or 0.01)))
         self.show_amounts()
 

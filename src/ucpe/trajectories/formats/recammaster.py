@@ -7,6 +7,7 @@ from pathlib import Path
 
 import torch
 
+from ucpe.lenses.files.kalibr import choose
 from ucpe.reading import read_json_object
 from ucpe.trajectories.formats.base import ReadOnly, Recording, natural_order, peek_json, poses_of_array
 
@@ -38,13 +39,7 @@ class ReCamMaster(ReadOnly):
         content = read_json_object(path)
         names = sorted((key for key in content if key.startswith("frame")), key=natural_order)
         cameras = list(content[names[0]]) if names and isinstance(content[names[0]], dict) else []
-        if camera is None and len(cameras) == 1:
-            camera = cameras[0]
-        if camera not in cameras:
-            asked = "say which one" if camera is None else f"there is no {camera!r}"
-            raise ValueError(
-                f"{path}: holds the cameras {', '.join(cameras)}: {asked}, as {path}:{(cameras or ['cam01'])[0]}"
-            )
+        camera = choose(cameras, camera, str(path))
         rows = []
         for name in names:
             text = content[name].get(camera, "") if isinstance(content[name], dict) else ""
