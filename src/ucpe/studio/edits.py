@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from ucpe.lenses import Lens, lens_from_dict
+from ucpe.lenses import Lens
 from ucpe.studio.shot import Key, Shot
 from ucpe.trajectories import Trajectory, find_keyframes
 from ucpe.trajectories.moves import zoom_lens
@@ -77,7 +77,7 @@ def set_lens_parameter(shot: Shot, name: str, value: float, index: int | None = 
 
 def zoomed(view: Key, factor: float) -> Key:
     """The camera with its focal length multiplied by a factor."""
-    lens = zoom_lens(lens_from_dict(view.lens), torch.tensor([factor], dtype=torch.float64))[0]
+    lens = zoom_lens(view.optics(), torch.tensor([factor], dtype=torch.float64))[0]
     return replace(view, lens=lens.to_dict())
 
 
@@ -106,7 +106,7 @@ def insert_move(shot: Shot, move: str, frame: int = 0, **amounts: float) -> Shot
     if count < 2:
         raise ValueError("there is no room for a move at the last frame: go to an earlier one")
     angles = {"pitch": start.pitch, "yaw": start.yaw, "roll": start.roll}
-    path = Trajectory.move(move, lens_from_dict(start.lens), frames=count, fps=shot.fps, **angles, **amounts)
+    path = Trajectory.move(move, start.optics(), frames=count, fps=shot.fps, **angles, **amounts)
     c2w = path.c2w.clone()
     c2w[:, :3, 3] += torch.tensor(start.position, dtype=torch.float64)
     keys = keys_of(Trajectory(c2w, path.lens, 1.0), MOVE_TOLERANCE, "linear", frame, start.yaw)

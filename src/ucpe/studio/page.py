@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 SETTLE_AFTER = 0.5
 """Seconds after the last turn of the wheel or key after which the edit is done: written, and one step to undo."""
 
-REST_EVERY = 0.5
+REST_EVERY = 0.8
 """Least seconds between two showings of everything beside the picture while something moves."""
 
 ABOVE_WIDTH, ABOVE_HEIGHT = 560, 380
@@ -250,8 +250,7 @@ class Page:
         if self.scrub._props["max"] != max(shot.last_frame, 1):
             self.scrub._props["max"] = max(shot.last_frame, 1)
             self.scrub.update()
-        self.scrub.set_value(window.frame)
-        self.clock.set_text(f"{window.frame / shot.fps:.2f} s · frame {window.frame} of {shot.last_frame}")
+        self.refresh_clock()
         self.where.set_text(window.place())
         self.undo_button.set_enabled(bool(history.past))
         self.redo_button.set_enabled(bool(history.undone))
@@ -261,6 +260,12 @@ class Page:
         if history.tag is None and not self.timer.active:
             for panel in self.panels:
                 panel.refresh()
+
+    def refresh_clock(self) -> None:
+        """Show the present moment in time."""
+        shot, frame = self.window.shot, self.window.frame
+        self.scrub.set_value(frame)
+        self.clock.set_text(f"{frame / shot.fps:.2f} s · frame {frame} of {shot.last_frame}")
 
     def refresh_outside(self) -> None:
         """Show the path from outside; the world behind it only where it looks different."""
@@ -299,6 +304,7 @@ class Page:
     def moved(self) -> None:
         """The moment is another: show it."""
         self.show_picture()
+        self.refresh_clock()
         self.refresh_graphs()
         self.refresh_rest_soon()
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import re
 from dataclasses import asdict, dataclass, fields
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any
 
 import torch
@@ -38,10 +39,13 @@ class Key:
     roll: float = 0.0
     easing: str = "smooth"
 
-    def keyframe(self) -> Keyframe:
+    def keyframe(self, lens: Lens | None) -> Keyframe:
         """The same as a keyframe of a trajectory of one frame per second."""
-        lens = lens_from_dict(self.lens)
         return Keyframe(self.frame, self.position, self.pitch, self.yaw, self.roll, lens=lens, easing=self.easing)
+
+    def optics(self) -> Lens:
+        """The lens as an object, made once for the same numbers: a drag turns the camera and leaves its lens alone."""
+        return _optics(json.dumps(self.lens))
 
     def pose(self) -> torch.Tensor:
         """Camera-to-world pose (4, 4)."""
@@ -76,10 +80,11 @@ class Shot:
     @cached_property
     def camera(self) -> Trajectory:
         """The camera of every frame; it stands still before the first and after the last keyframe."""
-        c2w, lens, _ = camera_at([key.keyframe() for key in self.keys], torch.arange(self.frames))
-        assert lens is not None
+        lenses = [key.optics() for key in self.keys]
         steady = all(key.lens == self.keys[0].lens for key in self.keys)
-        return Trajectory(c2w, lens[0] if steady else lens, self.fps)
+        keyframes = [key.keyframe(None if steady else lens) for key, lens in zip(self.keys, lenses)]
+        c2w, lens, _ = camera_at(keyframes, torch.arange(self.frames))
+        return Trajectory(c2w, lens or lenses[0], self.fps)
 
     def lens_at(self, frame: int) -> Lens:
         """The lens of one frame."""
@@ -111,6 +116,11 @@ class Shot:
             return cls(**{name: value for name, value in values.items() if name in known and name != "keys"}, keys=keys)
         except (KeyError, TypeError) as error:
             raise ValueError(f"not a whole shot of the studio ({error!r})") from None
+
+
+@lru_cache(maxsize=256)
+def _optics(lens: str) -> Lens:
+    return lens_from_dict(json.loads(lens))
 
 
 def _check(shot: Shot) -> None:

@@ -12,7 +12,7 @@ import cv2
 import numpy as np
 import torch
 
-from ucpe.lenses import Lens, lens_from_dict
+from ucpe.lenses import Lens
 from ucpe.studio import edits
 from ucpe.studio.drawing import ABOVE_LENS, around, overlay_paths
 from ucpe.studio.shot import Key, Shot
@@ -84,7 +84,7 @@ class Window:
     def camera(self) -> tuple[Lens, torch.Tensor]:
         """Lens and pose (4, 4) of the camera shown: on the path, the very ones that `ucpe render` takes."""
         if self.free:
-            return lens_from_dict(self.free.lens), self.free.pose()
+            return self.free.optics(), self.free.pose()
         return self.shot.lens_at(self.frame), self.shot.camera.c2w[self.frame]
 
     def look(self, view: Key, tag: str) -> None:
