@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import time
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -20,7 +21,7 @@ from ucpe.synthesis.dataset import open_dataset, read_metadata
 from ucpe.synthesis.sources import PanoramaSource, WorldSource, open_sources
 from ucpe.synthesis.worlds import World, render_clip
 from ucpe.trajectories import Trajectory
-from ucpe.trajectories.rotations import angles_from_rotation, rotation_angle
+from ucpe.trajectories.rotations import angles_from_rotation, pose_matrix, rotation_angle
 from ucpe.video import read_frames, write_video
 from ucpe.work import folder_lock
 
@@ -374,6 +375,21 @@ def test_source_names():
             open_sources([bad])
     with pytest.raises(ValueError, match="family"):
         ClipSettings(families=("tele",))
+
+
+def test_a_source_says_its_up(tmp_path, footage):
+    """Poses of a world with z up, in a format that does not know it."""
+    path, to_z_up = tmp_path / "walk.txt", torch.tensor([[1.0, 0, 0], [0, 0, 1], [0, -1, 0]], dtype=torch.float64)
+    poses = torch.from_numpy(np.load(footage / "walk.npy"))
+    Trajectory(pose_matrix(to_z_up @ poses[:, :, :3], poses[:, :, 3] @ to_z_up.T), Equirectangular()).save(
+        path, "kitti"
+    )
+    source = PanoramaSource(footage / "walk.mp4", path, up="+z", near_depth=1.0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        source.check()
+    erp = source.plan(0, 12, 16.0, np.random.default_rng(0)).erp
+    torch.testing.assert_close(erp[:, :3], poses)
 
 
 def test_transferred_rotations_are_used(tmp_path, footage):

@@ -79,6 +79,8 @@ class PanoramaSource:
     video: Path
     poses: Path | None = None
     """Camera-to-world poses of the footage, one a frame, in any trajectory format; None if it stands still."""
+    up: str | None = None
+    """Up in the world of the poses: +z, "x,y,z", or first (the first panorama is level); the format's if not given."""
     projection: str | None = None
     """equirectangular or eac; recognised by content if not given."""
     stereo: str | None = None
@@ -108,7 +110,7 @@ class PanoramaSource:
         for note in footage.notes:
             warnings.warn(f"{self.video}: {note}", stacklevel=2)
         if self.poses is not None:
-            poses = Trajectory.load(self.poses)
+            poses = Trajectory.load(self.poses, up=self.up)
             if not poses.up_known:
                 warnings.warn(f"{self.poses} does not say which way is up: its first panorama is taken to be level")
             if len(poses) not in (footage.frames, footage.info.frames):
@@ -135,7 +137,7 @@ class PanoramaSource:
         numbers = torch.tensor([start + int(n * step + 1e-6) for n in range(frames)])
         erp = torch.eye(4, dtype=torch.float64).expand(frames, 4, 4)
         if self.poses is not None:
-            poses = Trajectory.load(self.poses)
+            poses = Trajectory.load(self.poses, up=self.up)
             erp = (poses if poses.up_known else poses.levelled()).c2w[numbers].double()
         rotations = torch.eye(3, dtype=torch.float64).expand(frames, 3, 3)
         if self.rotations:
@@ -306,6 +308,7 @@ def _beside(video: Path) -> dict[str, Any]:
 
 
 KINDS = {
+    "up": str,
     "projection": str,
     "stereo": str,
     "start": int,
