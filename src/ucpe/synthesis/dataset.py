@@ -49,7 +49,7 @@ class DatasetClip:
     scores: dict[str, float] = field(default_factory=dict)
 
 
-class ClipDataset(Dataset):
+class ClipDataset(Dataset[dict[str, Any]]):
     """Clips as a torch Dataset: an item is its `video` (N, H, W, 3) uint8, `c2w` (N, 4, 4), `lens`, `caption`, `id`.
 
     `clip(index)` is all that is known of a clip, without decoding it. A DataLoader stacks lenses of one model.

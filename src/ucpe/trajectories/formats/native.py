@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -79,7 +80,7 @@ def _is_record(content: object) -> bool:
     return isinstance(request, dict) and "camera" in request
 
 
-def _lens_from_dict(path: Path, description: dict) -> Lens:
+def _lens_from_dict(path: Path, description: dict[str, Any]) -> Lens:
     try:
         numbers = {
             name: torch.tensor(value, dtype=torch.float64) if isinstance(value, list) else value
