@@ -198,8 +198,11 @@ def floors(
     references = [record["reference"] for record in records if record.get("reference", {}).get("status") == "read"]
     measured = summaries([{"family": "", **reference} for reference in references], settings) if references else None
     result: dict[str, Floor] = {}
-    shipped = (pose and pose.floor(settings.protocol), calibrator and calibrator.floor())
-    for part, name, own in (("pose", "pose", shipped[0]), ("calibration", "commanded", shipped[1])):
+    shipped = {
+        "pose": None if pose is None else pose.floor(settings.protocol),
+        "calibration": None if calibrator is None else calibrator.floor(),
+    }
+    for (part, own), name in zip(shipped.items(), ("pose", "commanded")):
         if measured and measured[name]:
             metrics = {metric: found.mean for metric, found in measured[name].items() if found.mean is not None}
             result[part] = Floor(f"{len(references)} reference videos", metrics)
