@@ -19,7 +19,7 @@ from bench_panorama import handheld_footage, textured_panorama
 
 from ucpe import video
 from ucpe.synthesis import footage as footage_module
-from ucpe.synthesis.clips import ClipSettings, film_group
+from ucpe.synthesis.clips import ClipSettings, Group, film_group
 from ucpe.synthesis.panoramas import View
 from ucpe.synthesis.sources import PanoramaSource, WorldSource
 
@@ -37,10 +37,10 @@ def main() -> None:
         length = int(arguments.frames * 30 / 16) + 2
         video.write_video(path, handheld_footage(textured_panorama(1920), length), 30, preset="veryfast", crf=22)
         source = PanoramaSource(path)
-        film_group(source, Path(folder) / "warm", ClipSettings(frames=3), 0, 0, 4)
+        film_group(Group(source, 0, 0, 4), Path(folder) / "warm", ClipSettings(frames=3))
         with clocks() as spent:
             start = time.process_time()
-            film_group(source, Path(folder) / "dataset", settings, 0, 0, 4)
+            film_group(Group(source, 0, 0, 4), Path(folder) / "dataset", settings)
             total = time.process_time() - start
         print(f"4 clips of {arguments.frames} frames, 480 x 832, from {length - 2} frames of 4K footage: {total:.2f} s")
         print(f"  {60 * 4 / total:.1f} clips a minute on one core")
@@ -48,7 +48,7 @@ def main() -> None:
             print(f"  {name:<26} {seconds:6.2f} s  {100 * seconds / total:5.1f} %")
         if arguments.worlds:
             start = time.process_time()
-            film_group(WorldSource("outdoor"), Path(folder) / "worlds", settings, 0, 0, 4)
+            film_group(Group(WorldSource("outdoor"), 0, 0, 4), Path(folder) / "worlds", settings)
             total = time.process_time() - start
             print(
                 f"4 clips of a procedural world, cast through the lens: {60 * 4 / total:.1f} clips a minute on one core"

@@ -1,7 +1,9 @@
-"""What the engine for long work costs: `python benchmarks/bench_work.py [--ray] [--rows 100000]`.
+"""What the engine for long work costs: `python benchmarks/bench_work.py [--ray | --rows 100000 | --stages]`.
 
-Prints, each measured in one run: the share that the engine adds to items of one second, the rate of items that do
-nothing, the speed-up of two workers on Ray, and the time and memory of `ucpe dataset stats` on a large table.
+Prints the share that the engine adds to items of one second and the rate of items that do nothing; or the speed-up of
+two workers on Ray; or the time and memory of `ucpe dataset stats` on a large table; or the processor time of the stages
+that no other benchmark times, on small inputs. Items of one second sleep, so that what is measured is the engine and
+not what else the machine does.
 """
 
 from __future__ import annotations
@@ -60,23 +62,33 @@ def nothing(count: int = 10_000) -> None:
     print(f"the same with a part on disk each: {seconds:.1f} s, and {again:.1f} s to find them all done")
 
 
-def on_ray(count: int = 20) -> None:
-    timed(Sleep(), [0.01] * 2, engine="ray", workers=2)  # starts Ray
-    one = timed(Sleep(), [1.0] * count, engine="ray", workers=1)
-    two = timed(Sleep(), [1.0] * count, engine="ray", workers=2)
-    print(f"items of one second on Ray: {one:.1f} s with 1 worker, {two:.1f} s with 2: {one / two:.2f} times as fast")
+def on_ray(count: int = 40) -> None:
+    """Items of one second on one worker and on two; by their ends, so that starting the workers is counted apart."""
+    items, rates = [Item(str(number), 1.0) for number in range(count)], []
+    list(run(Sleep(), [Item("0", 0.0)], engine="ray"))  # starts Ray
+    for workers in (1, 2):
+        started = time.perf_counter()
+        ends = [time.perf_counter() - started for _ in run(Sleep(), items, engine="ray", workers=workers)]
+        rates.append((count - workers) / (ends[-1] - ends[workers - 1]))
+        print(f"{count} items of one second on Ray, {workers} workers: {ends[-1]:.1f} s, first after {ends[0]:.1f} s")
+    print(f"  {rates[0]:.3f} and {rates[1]:.3f} items a second: {rates[1] / rates[0]:.3f} times as fast")
 
 
 def statistics(rows: int) -> None:
     with tempfile.TemporaryDirectory() as folder:
         for count in (rows // 4, rows):
             table(Path(folder) / str(count), count)
-            started = time.perf_counter()
+            started, busy = time.perf_counter(), processor_seconds()
             command = [sys.executable, "-m", "ucpe", "dataset", "stats", str(Path(folder) / str(count))]
             subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
-            seconds = time.perf_counter() - started
+            seconds, busy = time.perf_counter() - started, processor_seconds() - busy
             peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 2**20
-            print(f"ucpe dataset stats: {count} rows in {seconds:.1f} s, at most {peak:.2f} GiB")
+            print(f"ucpe dataset stats: {count} rows in {seconds:.1f} s ({busy:.1f} s of one core), {peak:.2f} GiB")
+
+
+def processor_seconds() -> float:
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 def table(folder: Path, count: int) -> None:
@@ -88,6 +100,7 @@ def table(folder: Path, count: int) -> None:
     from ucpe.lenses import FAMILIES
     from ucpe.synthesis.clips import ClipSettings, synthesize
     from ucpe.synthesis.dataset import METADATA, read_metadata
+    from ucpe.synthesis.rows import BLOCK
 
     synthesize(["worlds:outdoor"], folder, 4, ClipSettings(frames=81, height=32, width=56))
     known, random = read_metadata(folder), np.random.default_rng(0)
@@ -101,17 +114,83 @@ def table(folder: Path, count: int) -> None:
     rows = known.take(pa.array(np.arange(count) % 4))
     for name, values in columns.items():
         rows = rows.set_column(rows.schema.get_field_index(name), name, pa.array(values))
-    parquet.write_table(rows, folder / METADATA)
+    parquet.write_table(rows, folder / METADATA, row_group_size=BLOCK)
 
 
-if __name__ == "__main__":
+def stages() -> None:
+    """Processor seconds of curation, captions and full-size encoding on small inputs."""
+    import cv2
+    import numpy as np
+    import torch
+    from bench_curation import LENS, walk
+    from diffusers import AutoencoderKLWan
+    from torch.utils.flop_counter import FlopCounterMode
+
+    from ucpe.synthesis.captions import EndpointCaptioner
+    from ucpe.synthesis.curation.pipeline import CurationSettings, curate_videos
+    from ucpe.synthesis.curation.segmentation import Segmentation
+    from ucpe.synthesis.curation.steps import write_proxy
+    from ucpe.synthesis.curation.tracking import Tracking
+    from ucpe.synthesis.worlds import World, render_clip
+    from ucpe.training.encoded import encode_video
+    from ucpe.video import write_video
+
+    torch.set_num_threads(1)
+    cv2.setNumThreads(1)
+    random = np.random.default_rng(0)
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        world = World.sample(1, "outdoor")
+        frames = render_clip(world, LENS, walk(world, 60, random), 320, 640, threads=1).color
+        write_video(folder / "raw" / "walk.mp4", frames, 20)
+        settings = CurationSettings(segmentation=Segmentation(min_seconds=2), tracking=Tracking(min_seconds=2))
+        started = time.process_time()
+        summary = curate_videos(folder / "raw", folder / "curated", settings.steps())
+        seconds = time.process_time() - started
+        print(f"curation: {seconds / 60:.2f} s a frame of 640 x 320 ({summary.kept} of {summary.clips} clips kept)")
+        large = [cv2.resize(frame, (3840, 1920)) for frame in frames[:20]]
+        write_video(folder / "large.mp4", large, 30, preset="veryfast", crf=22)
+        started = time.process_time()
+        write_proxy(folder / "large.mp4", folder / "proxy.mp4", 640)
+        print(f"decoding 3840 x 1920 and writing the proxy: {(time.process_time() - started) / 20:.3f} s a frame")
+        clip = [cv2.resize(frames[index % 60], (832, 480)) for index in range(81)]
+        write_video(folder / "clip.mp4", clip, 16)
+        started = time.process_time()
+        EndpointCaptioner("http://localhost/v1", "m").request(folder / "clip.mp4")
+        print(f"preparing a request for a caption: {time.process_time() - started:.2f} s a clip of 81 x 480 x 832")
+    vae, video = AutoencoderKLWan().eval(), torch.zeros(1, 3, 5, 96, 160)
+    with FlopCounterMode(display=False) as counter:
+        started = time.process_time()
+        encode_video(vae, video)
+        seconds = time.process_time() - started
+    rate = counter.get_total_flops() / seconds
+    with torch.device("meta"), FlopCounterMode(display=False) as counter, torch.no_grad():
+        AutoencoderKLWan().encode(torch.empty(1, 3, 81, 480, 832))
+    whole = counter.get_total_flops()
+    print(
+        f"Wan's autoencoder: {whole / 1e12:.0f} TFLOP a clip of 81 x 480 x 832; one core does {rate / 1e9:.0f} GFLOP a "
+        f"second on 5 x 96 x 160, {whole / rate / 3600:.2f} core-hours a clip"
+    )
+
+
+def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--ray", action="store_true")
     parser.add_argument("--rows", type=int, default=0)
+    parser.add_argument("--stages", action="store_true")
     arguments = parser.parse_args()
-    overhead()
-    nothing()
-    if arguments.ray:
+    if arguments.stages:
+        stages()
+    elif arguments.ray:
         on_ray()
-    if arguments.rows:
+    elif arguments.rows:
         statistics(arguments.rows)
+    else:
+        overhead()
+        nothing()
+
+
+if __name__ == "__main__":
+    import bench_work  # so that the workers of a cluster find the stages by this name
+
+    bench_work.main()

@@ -32,11 +32,11 @@ from ucpe.bench.adapter_contestants import (
 from ucpe.bench.adapter_results import LOSS, Base, assemble, markdown
 from ucpe.bench.adapters import Benchmark, Folders, run_benchmark
 from ucpe.bench.figures import COLORS
-from ucpe.bench.runs import Record
 from ucpe.evaluation.report.quoted import quoted_rows
 from ucpe.lenses import FAMILIES
 from ucpe.training.recipes import RECIPES
 from ucpe.trajectories import Trajectory
+from ucpe.work import Record
 
 ROOT = Path(__file__).resolve().parents[2]
 FIELDS = (("batch", 2), ("micro_batch", 2), ("validation_clips", 2), ("checkpoint_every", 1))

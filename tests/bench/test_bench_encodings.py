@@ -18,11 +18,11 @@ from tests.pictures import filled_cells, pixels, shows
 from ucpe.bench import encodings
 from ucpe.bench.encodings import SETTINGS, Benchmark, run_benchmark
 from ucpe.bench.figures import COLORS
-from ucpe.bench.runs import Budget, Record, RunFolder, TimedRuns, run_all
+from ucpe.bench.runs import Budget, TimedRuns, run_all
 from ucpe.bench.view_synthesis_data import random_poses
 from ucpe.bench.view_synthesis_model import Training, ViewSynthesisModel, describe
 from ucpe.lenses import FAMILIES
-from ucpe.work import Item
+from ucpe.work import Item, Record, RecordParts
 
 ROOT = Path(__file__).resolve().parents[2]
 TINY = Benchmark(
@@ -63,7 +63,7 @@ def double(task):
 
 
 def test_runs_are_kept_and_redone_only_when_their_key_changes(tmp_path):
-    folder, calls = RunFolder(tmp_path), []
+    folder, calls = RecordParts(tmp_path), []
 
     def work(task):
         calls.append(task)
@@ -99,7 +99,7 @@ def test_a_budget_starts_only_what_fits():
 def test_everything_a_worker_process_needs_can_be_sent_to_it(tmp_path):
     contestants = [encodings.find_contestant("ucpe")]
     sent = (
-        TimedRuns(partial(encodings.perform, TINY, tmp_path), RunFolder(tmp_path)),
+        TimedRuns(partial(encodings.perform, TINY, tmp_path), RecordParts(tmp_path)),
         encodings.plan(TINY, contestants),
     )
     work, runs = pickle.loads(pickle.dumps(sent))
@@ -193,7 +193,7 @@ def test_a_users_class_takes_part_by_its_import_path(tmp_path, tiny_shards, my_m
     assert results.differences["seen"]["mean"]["my_module:MyEncoding"].verdict == "one seed"
     (tmp_path / "my_module.py").write_text(MY_ENCODING + "\n# changed\n")
     runs = encodings.plan(mine, [encodings.find_contestant(name) for name in mine.contestants])
-    done = [RunFolder(tmp_path / "out/runs").load(run) is not None for run in runs]
+    done = [RecordParts(tmp_path / "out/runs").load(run) is not None for run in runs]
     assert done == [True, False]
 
 

@@ -12,8 +12,9 @@ from ucpe.bench.generation import Benchmark, run_benchmark
 from ucpe.bench.generation_results import assemble, markdown
 from ucpe.bench.pair_clips import KEPT, PrincipalLatents, load_pairs
 from ucpe.bench.pair_model import CONTESTANTS, PairModel, find_contestant
-from ucpe.bench.runs import Machine, Record
+from ucpe.bench.runs import Machine
 from ucpe.desk import clips as desk_clips
+from ucpe.work import Record
 
 SMALL = Benchmark(("ucpe", "none"), seeds=1, steps=4, clips=8, cameras=4, checks=2)
 

@@ -11,9 +11,11 @@ import torch
 
 from ucpe.cli import dataset as dataset_command
 from ucpe.lenses import FAMILIES, UCM, KannalaBrandt, stack_lenses
+from ucpe.synthesis import rows as rows_module
 from ucpe.synthesis.captions import SYSTEM_PROMPT, USER_PROMPT, CaptionError, EndpointCaptioner, caption_dataset
 from ucpe.synthesis.clips import ClipSettings, synthesize
 from ucpe.synthesis.dataset import (
+    METADATA,
     DatasetClip,
     PanShotFolder,
     clip_of_row,
@@ -23,7 +25,15 @@ from ucpe.synthesis.dataset import (
     read_metadata,
     write_metadata,
 )
-from ucpe.synthesis.statistics import contact_sheet, draw_categories, draw_statistics, gather, gather_clips
+from ucpe.synthesis.statistics import (
+    clips_block,
+    contact_sheet,
+    draw_categories,
+    draw_statistics,
+    few_clips,
+    gather,
+    statistics_of,
+)
 from ucpe.trajectories import Trajectory
 from ucpe.video import write_video
 
@@ -268,12 +278,31 @@ def test_statistics_are_those_of_known_cameras(tmp_path):
         def clip(self, index):
             return clips[index]
 
-    values = gather_clips("known", Known())
+    values = statistics_of("known", [clips_block(Known(), range(3))], {})
     assert values.directions == pytest.approx([0, 90], abs=1e-4)
     assert values.distances == pytest.approx([1, 2, 0], abs=1e-6)
     assert values.pitch == pytest.approx([0, 15, 0], abs=1e-4) and values.roll == pytest.approx([0, 0, 12], abs=1e-4)
     assert values.yfov == pytest.approx(np.rad2deg(2 * np.arctan(480 / 832)), abs=1e-3)
     assert values.categories == {"Lakes": 3} and values.summary()["forward_share"] == 0.5
+
+
+def test_statistics_are_the_same_in_any_blocks_and_on_any_workers(dataset, tmp_path, monkeypatch):
+    whole = gather(dataset)
+    rows = read_metadata(dataset).to_pylist()
+    monkeypatch.setattr(rows_module, "BLOCK", 5)
+    write_metadata(tmp_path, rows)
+    assert rows_module.row_groups(tmp_path / METADATA) == 3
+    one, two = (gather(tmp_path, workers=workers) for workers in (1, 2))
+    for name in ("directions", "distances", "yfov", "xfov", "xi", "pitch", "roll"):
+        assert np.array_equal(getattr(one, name), getattr(two, name), equal_nan=True), name
+        assert getattr(one, name) == pytest.approx(getattr(whole, name), rel=1e-5, nan_ok=True), name
+    assert (two.families, two.variants, two.categories) == (whole.families, whole.variants, whole.categories)
+    one_by_one = statistics_of("clips", [clips_block(open_dataset(tmp_path), range(len(rows)))], {})
+    assert one_by_one.yfov == pytest.approx(whole.yfov) and one_by_one.pitch == pytest.approx(whole.pitch, abs=1e-4)
+    few = few_clips(tmp_path, count=6)
+    assert len(few) == 6 and {few.clip(index).id for index in range(6)} < {row["id"] for row in rows}
+    with pytest.raises(ValueError, match="no clips"):
+        gather(tmp_path, "validation")
 
 
 def test_figures_are_drawn(dataset, published, tmp_path):
@@ -282,5 +311,5 @@ def test_figures_are_drawn(dataset, published, tmp_path):
     assert (np.abs(values[1].yfov - 59) < 2).all()
     draw_statistics(values, tmp_path / "cameras.png")
     draw_categories(values[0], tmp_path / "categories.png")
-    contact_sheet(open_dataset(dataset), tmp_path / "sheet.png", rows=2)
+    contact_sheet(few_clips(dataset), tmp_path / "sheet.png", rows=2)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["cameras.png", "categories.png", "sheet.png"]

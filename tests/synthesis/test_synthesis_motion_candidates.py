@@ -170,12 +170,13 @@ def test_running_again_repeats_only_what_failed_or_changed(tmp_path):
     (folder / "vipe" / "pose" / "c.npz").unlink()
     extract_motions([source(folder)], tmp_path / "motions")
     parts = {name: tmp_path / "motions" / "bench" / f"{name}.parquet" for name in "abc"}
-    before = {name: path.stat().st_mtime_ns for name, path in parts.items()}
+    assert not parts["c"].exists()
+    before = {name: parts[name].stat().st_mtime_ns for name in "ab"}
     (folder / "vipe" / "pose" / "c.npz").write_bytes(lost)
     Trajectory.tilt(LENS, frames=41).save(folder / "vipe" / "pose" / "b.npz")
     parts["a"].with_name(".a.parquet.1.partial").write_bytes(b"half")
     assert extract_motions([source(folder)], tmp_path / "motions") == {"": 3}
-    changed = {name for name, path in parts.items() if path.stat().st_mtime_ns != before[name]}
+    changed = {name for name, path in parts.items() if path.stat().st_mtime_ns != before.get(name)}
     assert changed == {"b", "c"}
     assert len(read_motions(tmp_path / "motions", 0)[0]) == 3
 

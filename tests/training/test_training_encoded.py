@@ -12,12 +12,12 @@ from diffusers import WanImageToVideoPipeline, WanPipeline
 from PIL import Image
 from safetensors.torch import load_file
 
-from ucpe.training import encoded as module
 from ucpe.training.base_models import BaseModel
 from ucpe.training.clips import DatasetClips, DeskClipFiles, open_source, sized
 from ucpe.training.encoded import EncodedClips, VideoEncoder, encode_missing, encode_video, to_model_range
 from ucpe.training.steps import TrainingSteps, plan_step, planned_clips, visible_latents
 from ucpe.video import write_video
+from ucpe.work import parts
 
 CPU = torch.device("cpu")
 
@@ -41,7 +41,7 @@ def test_latents_decode_as_the_pipeline_decodes_them(tiny_recipe, t2v, clip_fold
     clips, model = open_clips(tiny_recipe(t2v), clip_folder, tmp_path)
     encode_missing(clips, model, [0], CPU)
     vae = model.autoencoder()
-    video = to_model_range(clips.source.video(0, 5, 32, 48)[None])
+    video = to_model_range(clips.source.pictures(0).video(5, 32, 48)[None])
     mean, spread = (torch.tensor(vae.config[name]).reshape(1, -1, 1, 1, 1) for name in ("latents_mean", "latents_std"))
     raw = clips[0].latents[None] * spread + mean
     torch.testing.assert_close(raw, vae.encode(video).latent_dist.mode(), atol=2e-3, rtol=2e-3)
@@ -51,7 +51,7 @@ def test_first_frames_are_what_the_image_to_video_pipeline_concatenates(tiny_rec
     clips, model = open_clips(tiny_recipe(i2v, first_frame=1.0), clip_folder, tmp_path)
     encode_missing(clips, model, [2], CPU)
     clip = clips[2]
-    picture = Image.fromarray(clips.source.video(2, 5, 32, 48)[0].numpy())
+    picture = Image.fromarray(clips.source.pictures(2).video(5, 32, 48)[0].numpy())
     pipe = WanImageToVideoPipeline.from_pretrained(i2v)
     seen = {}
 
@@ -86,9 +86,9 @@ def test_other_weights_or_sizes_are_encoded_anew(tiny_recipe, t2v, clip_folder, 
     weights = next((other / "vae").glob("*.safetensors"))
     weights.write_bytes(weights.read_bytes()[:-4] + b"\0\0\0\0")
     changed, _ = open_clips(tiny_recipe(other), clip_folder, tmp_path / "cache")
-    assert changed.videos != clips.videos and changed.texts == clips.texts
+    assert changed.videos.folder != clips.videos.folder and changed.texts.folder == clips.texts.folder
     smaller, _ = open_clips(tiny_recipe(t2v, frames=1), clip_folder, tmp_path / "cache")
-    assert smaller.videos != clips.videos
+    assert smaller.videos.folder != clips.videos.folder
 
 
 def interrupted(rank, recipe, folder, cache):
@@ -98,15 +98,16 @@ def interrupted(rank, recipe, folder, cache):
         if what == "clips" and done == 3:
             os.kill(os.getpid(), signal.SIGKILL)
 
-    encode_missing(clips, model, range(6), CPU, on_progress=die)
+    encode_missing(clips, model, range(6), CPU, progress=die)
 
 
 def test_killed_while_encoding_it_goes_on_with_the_rest(tiny_recipe, t2v, clip_folder, tmp_path, run_processes):
     recipe = tiny_recipe(t2v)
     assert run_processes(interrupted, 1, recipe, clip_folder, tmp_path) == [-signal.SIGKILL]
     clips, model = open_clips(recipe, clip_folder, tmp_path)
-    assert clips.missing_videos(range(6)) == [3, 4, 5]
-    clips.video_path(1).write_bytes(clips.video_path(1).read_bytes()[:50])
+    assert len(clips.missing_videos(range(6))) == 3
+    torn = clips.videos.file(clips.video(1))
+    torn.write_bytes(torn.read_bytes()[:50] if torn.exists() else b"")
     encode_missing(clips, model, range(6), CPU)
     assert clips.missing_videos(range(6)) == []
     assert clips[1].latents.shape == clips.latent_shape == (4, 2, 4, 6)
@@ -115,11 +116,11 @@ def test_killed_while_encoding_it_goes_on_with_the_rest(tiny_recipe, t2v, clip_f
 def test_a_full_disk_while_encoding_says_what_to_do(tiny_recipe, t2v, clip_folder, tmp_path, monkeypatch):
     clips, model = open_clips(tiny_recipe(t2v), clip_folder, tmp_path)
 
-    def no_space(tensors, path):
+    def no_space(path, content):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(module, "save_file", no_space)
-    with pytest.raises(OSError, match=r"No space left.*another --cache.*kept"):
+    monkeypatch.setattr(parts, "write_file", no_space)
+    with pytest.raises(OSError, match=r"No space left.*make room.*kept"):
         encode_missing(clips, model, [0], CPU)
     assert not [path for path in tmp_path.rglob("*") if path.is_file()]
 
@@ -158,8 +159,7 @@ def test_panshot_trains_as_published_and_broken_clips_are_named(tiny_recipe, t2v
     torch.testing.assert_close(source[1].camera.positions[:, 0].abs(), torch.arange(5.0).double())
     model = BaseModel(tiny_recipe(t2v))
     clips = EncodedClips(source, model, tmp_path / "cache")
-    encode_missing(clips, model, range(3), CPU)
-    broken = clips.broken(range(3))
+    broken = encode_missing(clips, model, range(3), CPU)
     assert list(broken) == [2] and "vid2-2-0" in broken[2]
     assert clips.missing_videos(range(3)) == [2]
     clips.leave_out(broken)
@@ -185,7 +185,7 @@ def test_a_synthesized_dataset_trains_and_validates_on_its_test_split(tiny_recip
     write_metadata(tmp_path / "data", rows)
     source = open_source(tmp_path / "data")
     assert len(source) == 2 and len(open_source(tmp_path / "data", "test")) == 1
-    assert source.video(1, 5, 32, 48).float().mean() == pytest.approx(60, abs=3)
+    assert source.pictures(1).video(5, 32, 48).float().mean() == pytest.approx(60, abs=3)
     run(tiny_recipe(t2v, steps=1), tmp_path / "data", tmp_path / "run", tracker=None, quiet=True)
     assert "validation/fisheye" in read_curve(tmp_path / "run/metrics.jsonl")[-1]
     with pytest.raises(ValueError, match="no clip of the split 'other'"):
@@ -200,6 +200,24 @@ def test_a_run_stops_at_broken_clips_or_goes_on_without(tiny_recipe, t2v, pansho
         run(recipe, panshot, tmp_path / "run", tracker=None, quiet=True)
     result = run(recipe, panshot, tmp_path / "run", tracker=None, skip_broken=True, quiet=True)
     assert (result / "config.json").is_file()
+
+
+def test_two_workers_encode_the_same_bytes_as_one(tiny_recipe, t2v, clip_folder, tmp_path):
+    found = []
+    for workers in (1, 2):
+        clips, model = open_clips(tiny_recipe(t2v), clip_folder, tmp_path / str(workers))
+        assert encode_missing(clips, model, range(6), CPU, workers=workers) == {}
+        files = [file for file in (tmp_path / str(workers)).rglob("*") if file.is_file()]
+        found.append({file.relative_to(tmp_path / str(workers)): file.read_bytes() for file in files})
+    assert found[0] == found[1] and len(found[0]) > 6
+
+
+def test_processes_that_train_together_share_the_clips(tiny_recipe, t2v, clip_folder, tmp_path):
+    clips, model = open_clips(tiny_recipe(t2v), clip_folder, tmp_path)
+    for rank in range(2):
+        left = len(clips.missing_videos(range(6)))
+        encode_missing(clips, model, range(6), CPU, rank, 2)
+        assert left - len(clips.missing_videos(range(6))) == 3
 
 
 def test_resizing_keeps_the_shape_and_refuses_to_squeeze():
@@ -247,7 +265,7 @@ def test_silenced_clips_see_the_empty_caption(tiny_recipe, t2v, clip_folder, tmp
 def test_encoded_files_hold_half_precision(tiny_recipe, t2v, clip_folder, tmp_path):
     clips, model = open_clips(tiny_recipe(t2v), clip_folder, tmp_path)
     encode_missing(clips, model, [0], CPU)
-    assert load_file(clips.video_path(0))["latents"].dtype == torch.float16
-    video = clips.source.video(0, 5, 32, 48)
+    assert load_file(clips.videos.file(clips.video(0)))["latents"].dtype == torch.float16
+    video = clips.source.pictures(0).video(5, 32, 48)
     whole = encode_video(model.autoencoder(), to_model_range(video[None]))[0]
     torch.testing.assert_close(VideoEncoder(model, CPU)(video)["latents"].float(), whole, atol=2e-3, rtol=1e-3)

@@ -13,10 +13,11 @@ from torch.distributed.tensor import DTensor
 from ucpe.generation import CameraPipeline
 from ucpe.training import checkpoints
 from ucpe.training.checkpoints import AVERAGED, WEIGHTS, checkpoint_paths, load_checkpoint
-from ucpe.training.loop import Stopped, accumulate, make_accelerator, schedule, swapped, train
+from ucpe.training.loop import accumulate, make_accelerator, schedule, swapped, train
 from ucpe.training.progress import read_curve
 from ucpe.training.runs import run
 from ucpe.training.steps import TrainingSteps
+from ucpe.work import OutOfTime
 
 
 def curve(output):
@@ -227,7 +228,7 @@ def test_asked_to_stop_it_keeps_its_state_and_continues_bit_for_bit(tiny_recipe,
     train(recipe, model, clips, tmp_path / "whole", quiet=True)
     answers = iter([True, True, False])
     clips, model = encoded(recipe)
-    with pytest.raises(Stopped, match="after 3 of 6 steps"):
+    with pytest.raises(OutOfTime, match="after 3 of 6 steps"):
         train(recipe, model, clips, tmp_path / "stopped", quiet=True, goes_on=lambda: next(answers))
     clips, model = encoded(recipe)
     train(recipe, model, clips, tmp_path / "stopped", quiet=True)

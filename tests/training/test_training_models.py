@@ -39,7 +39,7 @@ def test_a_given_first_frame_has_timestep_zero_per_token_as_the_pipeline_has(tin
 
     pipe = WanImageToVideoPipeline.from_pretrained(ti2v, image_encoder=None, image_processor=None)
     theirs = recorded_calls(pipe.transformer)
-    picture = clips.source.video(0, 5, 32, 48)[0].numpy()
+    picture = clips.source.pictures(0).video(5, 32, 48)[0].numpy()
     from PIL import Image
 
     pipe(Image.fromarray(picture), "a ball", height=32, width=48, num_frames=5, num_inference_steps=2)

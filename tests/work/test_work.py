@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 sys.path.insert(0, str(Path(__file__).parent))
 
@@ -18,6 +19,7 @@ from work_stages import (
     BrokenSetup,
     DeadlySetup,
     Echo,
+    Late,
     Squares,
     Threads,
     Unreadable,
@@ -30,7 +32,19 @@ from work_stages import (
 from ucpe import files
 from ucpe.files import atomic_file, file_fingerprint, fingerprint_of, remove_leftovers
 from ucpe.video import VideoWriter, read_video
-from ucpe.work import Item, JsonParts, Quarantine, Stopped, folder_lock, progress_bar, run
+from ucpe.work import (
+    Item,
+    JsonParts,
+    OutOfTime,
+    Quarantine,
+    Record,
+    RecordParts,
+    Stopped,
+    complete,
+    folder_lock,
+    progress_bar,
+    run,
+)
 
 SCRIPT = Path(__file__).with_name("work_stages.py")
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(Path(files.__file__).parents[1])}
@@ -115,13 +129,38 @@ def test_a_crashed_worker_is_a_retried_item_then_quarantine(tmp_path):
     assert stage.calls().count("process deadly") == 3 and stage.calls().count("process once") == 2
 
 
-@pytest.mark.parametrize("kind", [Unsendable, Unreadable, UnsendablePart])
-def test_what_cannot_be_sent_or_read_is_a_crash_of_its_item_alone(tmp_path, kind):
+@pytest.mark.parametrize("options", [{"workers": 2}, {"engine": "ray"}])
+def test_what_cannot_be_sent_is_refused_before_the_work(tmp_path, options):
+    stage = Squares(tmp_path)
+    with pytest.raises(ValueError, match=r"numbers: 'odd' cannot be sent to another process \(this stays here\)"):
+        list(run(stage, [*items(1, 2), Item("odd", Unsendable())], **options))
+    stage.secret = Unsendable()
+    with pytest.raises(ValueError, match=r"numbers: their stage cannot be sent to another process"):
+        list(run(stage, items(1, 2), **options))
+    assert not (tmp_path / "log").exists()
+
+
+def test_once_all_others_are_done_it_is_said_what_failed(tmp_path):
+    stage = Squares(tmp_path)
+    with pytest.raises(ValueError, match="1 of 3 failed, --retry-failed tries them again: item bad: not a number: bad"):
+        complete(run(stage, items(1, "bad", 2), quarantine=Quarantine(tmp_path)))
+    assert complete(run(stage, items(2, 1))) == {"item 1": 1, "item 2": 4} and len(stage.calls()) == 3
+
+
+def test_time_that_is_over_ends_the_run_and_sets_nothing_aside(tmp_path):
+    for workers in (1, 2):
+        with pytest.raises(OutOfTime, match="after 3 steps"):
+            list(run(Late(), items(1, 2, 3), workers=workers, quarantine=Quarantine(tmp_path)))
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("kind", [Unreadable, UnsendablePart])
+def test_what_cannot_be_read_or_sent_back_is_a_crash_of_its_item_alone(tmp_path, kind):
     quarantine = Quarantine(tmp_path)
     items = [Item("odd", kind()), *(Item(str(number), number) for number in range(3))]
     done = {result.item.id: result for result in run(Echo(), items, workers=2, quarantine=quarantine)}
     assert [done[str(number)].part for number in range(3)] == [0, 1, 2]
-    assert re.search(r"the worker died \((cannot be|its part cannot be) (sent|read)", done["odd"].reason)
+    assert re.search(r"the worker died \((the item|its part) cannot be (sent|read)", done["odd"].reason)
     assert quarantine.reason(items[0]) == done["odd"].reason
 
 
@@ -283,6 +322,20 @@ def test_parts_of_any_id_stay_in_their_folder(tmp_path):
     assert len(list((tmp_path / "parts").iterdir())) == 5
     parts.file(item).write_text("{")
     assert parts.load(item) is None
+
+
+def test_records_are_found_by_their_fingerprint_and_have_the_same_bytes_always(tmp_path):
+    tensors = {name: torch.arange(3.0) for name in "cab"}
+    parts, item = RecordParts(tmp_path), Item("some/run", fingerprint="1")
+    assert parts.load(item) is None and not parts.holds(item)
+    parts.save(item, Record(tensors))
+    content = parts.file(item).read_bytes()
+    parts.save(item, Record(dict(sorted(tensors.items()))))
+    assert parts.file(item).read_bytes() == content and parts.load(item).tensors.keys() == tensors.keys()
+    parts.save(item, Record(tensors, {"seconds": 1.5}))
+    assert parts.load(item).facts == {"seconds": 1.5} and not parts.holds(Item("some/run", fingerprint="2"))
+    parts.file(item).write_bytes(content[:50])
+    assert not parts.holds(item)
 
 
 def test_without_a_terminal_progress_is_plain_lines(tmp_path, capsys):

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ucpe.files import write_file
-from ucpe.work import Item, JsonParts, Quarantine, Resources, Stage, folder_lock, run
+from ucpe.work import Item, JsonParts, OutOfTime, Quarantine, Resources, Stage, folder_lock, run
 
 
 @dataclass
@@ -71,6 +71,11 @@ class Unreadable:
 class UnsendablePart:
     def part(self):
         return Unsendable()
+
+
+class Late(Stage):
+    def process(self, task):
+        raise OutOfTime("after 3 steps")
 
 
 class BrokenSetup(Stage):

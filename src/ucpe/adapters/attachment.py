@@ -24,6 +24,7 @@ from torch import Tensor, nn
 from ucpe.adapters.backbones import Backbone, TokenGrid, backbone_of
 from ucpe.adapters.condition import CameraCondition
 from ucpe.adapters.parallel import TokenShare, token_share
+from ucpe.files import commit
 from ucpe.reading import read_json_object
 from ucpe.trajectories import Trajectory
 
@@ -157,7 +158,7 @@ class Adapter(ModelMixin, ConfigMixin):  # type: ignore[misc]
                 save_file({name: value.contiguous().cpu() for name, value in tuned.items()}, staged / TUNED_FILE)
             target.mkdir(exist_ok=True)
             for file in staged.iterdir():
-                file.replace(target / file.name)
+                commit(file, target / file.name)
         if push:
             self.push_to_hub(**{"repo_id": target.name, **upload})
 

@@ -12,11 +12,12 @@ import numpy as np
 from ucpe.bench.adapter_contestants import CONTESTANTS, GROUPS, Contestant, find_contestants
 from ucpe.bench.figures import dot_plot, image_grid
 from ucpe.bench.generated_videos import METRICS, MODES
-from ucpe.bench.runs import Machine, Record
+from ucpe.bench.runs import Machine
 from ucpe.bench.statistics import Difference, Spread, difference_of, spread_of
 from ucpe.bench.tables import markdown_table, not_run, shown_difference, shown_spread
 from ucpe.evaluation.report.quoted import RADIANS_NOTE, quoted_rows
 from ucpe.evaluation.report.tables import COLUMNS, POSE, Column
+from ucpe.work import Record
 
 if TYPE_CHECKING:
     from ucpe.bench.adapters import Benchmark

@@ -32,7 +32,7 @@ from ucpe.bench.adapter_contestants import (
 )
 from ucpe.bench.adapter_results import FORMAT, Base, Results, assemble, draw, markdown
 from ucpe.bench.generated_videos import MODES, PROTOCOL, video_path
-from ucpe.bench.runs import Budget, Machine, Record, RunFolder, check_sizes, render_all, run_all
+from ucpe.bench.runs import Budget, Machine, check_sizes, render_all, run_all
 from ucpe.desk import FRAMES, HEIGHT, WIDTH
 from ucpe.desk.clips import CLIPS_PER_SHARD, VALIDATION_SEED, render_shard, shard_paths
 from ucpe.files import file_fingerprint, fingerprint_of, write_file, write_json
@@ -42,13 +42,13 @@ from ucpe.training.base_models import BaseModel, find_folder
 from ucpe.training.clips import DeskClipFiles
 from ucpe.training.encoded import EncodedClips, encode_missing
 from ucpe.training.export import ADAPTER, MODEL
-from ucpe.training.loop import CHECKPOINTS, Stopped, make_accelerator
+from ucpe.training.loop import CHECKPOINTS, make_accelerator
 from ucpe.training.progress import CURVE_FILE, read_curve
 from ucpe.training.recipes import DESK_BASE, Recipe
 from ucpe.training.runs import run
 from ucpe.training.validation import validate
 from ucpe.video import read_video
-from ucpe.work import Item, Progress, folder_lock, progress_bar
+from ucpe.work import Item, OutOfTime, Progress, Record, RecordParts, folder_lock, progress_bar
 
 PICTURES = 16
 """Videos of which the last frame is kept for the picture."""
@@ -209,6 +209,7 @@ def run_benchmark(
     minutes: float | None = None,
     progress: Progress | None = None,
     engine: str = "local",
+    retry_failed: bool = False,
 ) -> Results:
     """Run what is missing, write results.json, results.md and pictures to the output, and return the results.
 
@@ -223,14 +224,14 @@ def run_benchmark(
     try:
         with folder_lock(folders.shared):
             render(benchmark, folders, workers, budget, progress, engine)
-            setup = prepare(benchmark, folders, workers, deadline)
+            setup = prepare(benchmark, folders, workers, engine, deadline)
             runs = setup.plan()
             work = partial(perform, replace(setup, quiet=workers > 1))
-            run_all(runs, work, RunFolder(folders.output / "runs"), workers, budget, progress, engine)
-    except Stopped as stopped:
+            run_all(runs, work, RecordParts(folders.output / "runs"), workers, budget, progress, engine, retry_failed)
+    except OutOfTime as stopped:
         unfinished = str(stopped)
     for run_ in runs:
-        if (record := RunFolder(folders.output / "runs").load(run_)) is not None:
+        if (record := RecordParts(folders.output / "runs").load(run_)) is not None:
             records[run_.id] = record
     constant, families = _about_cameras(benchmark, folders)
     results = assemble(
@@ -283,7 +284,7 @@ def render(
     progress: Progress | None = None,
     engine: str = "local",
 ) -> None:
-    """Render the clips that are missing; `Stopped` when there is no time for all."""
+    """Render the clips that are missing; `OutOfTime` when there is no time for all."""
     shards = folders.shards or (0 if folders.data is not None and _has_clips(folders.data) else SHARDS)
     tests = 0 if folders.held_out is not None else -(-benchmark.videos // CLIPS_PER_SHARD)
     wanted = [(number, 0, folders.training_clips) for number in range(shards)]
@@ -292,11 +293,11 @@ def render(
     tasks = {f"{folder.name} {number}": (number, seed, folder) for number, seed, folder in missing}
     done = render_all(_render, tasks, workers, budget, progress, engine)
     if done < len(missing):
-        raise Stopped(f"rendering, after {done} of {len(missing)} shards")
+        raise OutOfTime(f"rendering, after {done} of {len(missing)} shards")
 
 
-def prepare(benchmark: Benchmark, folders: Folders, workers: int, deadline: float | None) -> Setup:
-    """Encode all clips and find or train the base, or continue to; `Stopped` when time is over before."""
+def prepare(benchmark: Benchmark, folders: Folders, workers: int, engine: str, deadline: float | None) -> Setup:
+    """Encode all clips and find or train the base, or continue to; `OutOfTime` when time is over before."""
     if benchmark.base_steps is None:
         folders = replace(folders, base=find_folder(str(folders.base or DESK_BASE)))
     clips = [*shard_paths(folders.training_clips), *shard_paths(folders.test_clips)]
@@ -313,7 +314,7 @@ def prepare(benchmark: Benchmark, folders: Folders, workers: int, deadline: floa
         identity = fingerprint_of(format=FORMAT, clips=prints, base=parts)
         base = folders.base
     setup = Setup(benchmark, folders, base if folders.base else base / MODEL, identity, deadline)
-    encode(recipe, folders, setup.goes_on)
+    encode(recipe, folders, workers, engine, setup.goes_on)
     if folders.base is None and not (base / DONE).exists():
         before = torch.get_num_threads()
         torch.set_num_threads(workers)
@@ -332,19 +333,16 @@ def prepare(benchmark: Benchmark, folders: Folders, workers: int, deadline: floa
     return setup
 
 
-def encode(recipe: Recipe, folders: Folders, goes_on: Callable[[], bool]) -> None:
+def encode(recipe: Recipe, folders: Folders, workers: int, engine: str, goes_on: Callable[[], bool]) -> None:
     """Put every clip through the autoencoder once, for all trainings."""
     model = BaseModel(recipe)
     for folder in (folders.training_clips, folders.test_clips):
         clips = EncodedClips(DeskClipFiles(folder), model, folder / "encoded")
         with progress_bar() as show:
-
-            def after(what: str, done: int, total: int, show: Any = show) -> None:
-                show(what, done, total)
-                if not goes_on():
-                    raise Stopped(f"encoding, after {done} of {total} {what}")
-
-            encode_missing(clips, model, list(clips.numbers), torch.device("cpu"), on_progress=after)
+            options: dict[str, Any] = {"workers": workers, "engine": engine, "progress": show, "goes_on": goes_on}
+            encode_missing(clips, model, list(clips.numbers), torch.device("cpu"), **options)
+        if missing := clips.missing_videos(clips.numbers):
+            raise OutOfTime(f"encoding, after {len(clips) - len(missing)} of {len(clips)} clips")
 
 
 def perform(setup: Setup, task: Task) -> Record:
@@ -476,7 +474,7 @@ def _truth(benchmark: Benchmark, folders: Folders) -> list[np.ndarray]:
         return []
     clips = DeskClipFiles(folders.test_clips)
     size = (FRAMES, HEIGHT, WIDTH)
-    return [clips.video(index, *size)[-1].numpy() for index in range(min(PICTURES, benchmark.videos))]
+    return [clips.pictures(index).video(*size)[-1].numpy() for index in range(min(PICTURES, benchmark.videos))]
 
 
 def _has_clips(folder: Path) -> bool:

@@ -21,7 +21,7 @@ from ucpe.bench import view_synthesis_data as data
 from ucpe.bench.camera_encodings import CONTESTANTS, ModelShape, find_contestant
 from ucpe.bench.contestants import Contestant
 from ucpe.bench.figures import coloured, curve_plot, dot_plot, image_grid
-from ucpe.bench.runs import Budget, Machine, Record, RunFolder, check_sizes, render_all, run_all
+from ucpe.bench.runs import Budget, Machine, check_sizes, render_all, run_all
 from ucpe.bench.statistics import Difference, Spread, difference_of, spread_of
 from ucpe.bench.tables import NOT_RUN, markdown_table, not_run, shown_difference, shown_spread
 from ucpe.bench.view_synthesis_model import (
@@ -37,7 +37,7 @@ from ucpe.bench.view_synthesis_model import (
 )
 from ucpe.files import fingerprint_of, write_file
 from ucpe.lenses import FAMILIES
-from ucpe.work import Item, Progress, folder_lock
+from ucpe.work import Item, Progress, Record, RecordParts, folder_lock
 
 FORMAT = "ucpe-bench-encodings-2"
 """Name and version of records and results; a change of anything that changes a number changes it."""
@@ -154,6 +154,7 @@ def run_benchmark(
     minutes: float | None = None,
     progress: Progress | None = None,
     engine: str = "local",
+    retry_failed: bool = False,
 ) -> Results:
     """Run what is missing, write results.json, results.md and pictures to `output`, and return the results.
 
@@ -164,12 +165,14 @@ def run_benchmark(
     workers = workers or os.cpu_count() or 1
     clips = Path(clips or output / "clips")
     runs = plan(benchmark, contestants)
-    folder = RunFolder(output / "runs")
+    folder = RecordParts(output / "runs")
     with folder_lock(output):
-        missing = [run for run in runs if folder.load(run) is None]
+        missing = [run for run in runs if not folder.holds(run)]
         complete = render(benchmark, {run.task.training for run in missing}, clips, workers, budget, progress, engine)
-        ready = runs if complete else [run for run in runs if folder.load(run) is not None]
-        records = run_all(ready, partial(perform, benchmark, clips), folder, workers, budget, progress, engine)
+        ready = runs if complete else [run for run in runs if folder.holds(run)]
+        records = run_all(
+            ready, partial(perform, benchmark, clips), folder, workers, budget, progress, engine, retry_failed
+        )
     results = assemble(benchmark, contestants, runs, records, Machine(workers))
     write_file(output / "results.json", json.dumps(results.to_json(), indent=1) + "\n")
     write_file(output / "results.md", markdown(results))

@@ -21,9 +21,9 @@ from ucpe.evaluation.run import EvaluationSettings, evaluate
 from ucpe.files import file_fingerprint
 from ucpe.generation import CameraPipeline
 from ucpe.training.clips import TrainingClips
-from ucpe.training.loop import Stopped
 from ucpe.trajectories import Trajectory
 from ucpe.video import write_video
+from ucpe.work import OutOfTime
 
 PROTOCOL = "robust"
 """Pose protocol of every number; the records of each evaluation hold the other ones too."""
@@ -56,10 +56,10 @@ def generate(
     size = 1 if first_frame else BATCH
     for start in range(0, len(missing), size):
         if not goes_on():
-            raise Stopped(f"{folder} with {count - len(missing) + start} of {count} videos")
+            raise OutOfTime(f"{folder} with {count - len(missing) + start} of {count} videos")
         chosen = missing[start : start + size]
         cameras = [clips[index].camera for index in chosen]
-        image = clips.video(chosen[0], FRAMES, HEIGHT, WIDTH)[0].numpy() if first_frame else None
+        image = clips.pictures(chosen[0]).video(FRAMES, HEIGHT, WIDTH)[0].numpy() if first_frame else None
         captions = [clips[index].caption for index in chosen]
         made = pipe(captions, cameras, image=image, seed=chosen, num_inference_steps=steps)
         for index, camera, video in zip(chosen, cameras, made.videos):
@@ -74,7 +74,7 @@ def measure(
 
     def check(what: str, done: int, total: int, note: str = "") -> None:
         if done < total and not goes_on():
-            raise Stopped(f"{folder} with {done} of {total} videos measured")
+            raise OutOfTime(f"{folder} with {done} of {total} videos measured")
 
     results = evaluate(jobs, folder / "report", evaluation_settings(label), progress=check)
     rows = [_metrics_of(video) for video in results.videos]

@@ -18,7 +18,7 @@ from torch import Tensor
 from ucpe.bench.generation_results import MODES, Results, assemble, draw, markdown
 from ucpe.bench.pair_clips import PairClips, PrincipalLatents, load_pairs, missing_shards, render_pairs
 from ucpe.bench.pair_model import BATCH, CONTESTANTS, PairModel, find_contestant
-from ucpe.bench.runs import Budget, Machine, Record, RunFolder, check_sizes, render_all, run_all
+from ucpe.bench.runs import Budget, Machine, check_sizes, render_all, run_all
 from ucpe.desk.clips import VALIDATION_SEED
 from ucpe.desk.model import make_tokenizer
 from ucpe.evaluation.estimators.known_scene import commanded_motion, estimate_motion
@@ -26,7 +26,7 @@ from ucpe.files import fingerprint_of, write_file
 from ucpe.synthesis.worlds import vocabulary
 from ucpe.synthesis.worlds.surroundings import EYE_HEIGHT
 from ucpe.trajectories.rotations import angles_from_rotation
-from ucpe.work import Item, Progress, folder_lock
+from ucpe.work import Item, Progress, Record, RecordParts, folder_lock
 
 FORMAT = "ucpe-bench-generation-2"
 """Name and version of records and results; a change of anything that changes a number changes it."""
@@ -88,6 +88,7 @@ def run_benchmark(
     minutes: float | None = None,
     progress: Progress | None = None,
     engine: str = "local",
+    retry_failed: bool = False,
 ) -> Results:
     """Run what is missing, write results.json, results.md and pictures to the output, and return the results.
 
@@ -100,11 +101,11 @@ def run_benchmark(
     missing += missing_shards(benchmark.clips, 0, clips / "training")
     shards = {f"{task[2].name} {task[0]}": task for task in missing}
     runs = plan(benchmark, [contestant.name for contestant in contestants])
-    folder, work = RunFolder(output / "runs"), partial(perform, benchmark, clips, output / "unfinished")
+    folder, work = RecordParts(output / "runs"), partial(perform, benchmark, clips, output / "unfinished")
     with folder_lock(output):
         complete = render_all(render_pairs, shards, workers, budget, progress, engine) == len(shards)
-        ready = runs if complete else [run for run in runs if folder.load(run) is not None]
-        records = run_all(ready, work, folder, workers, budget, progress, engine)
+        ready = runs if complete else [run for run in runs if folder.holds(run)]
+        records = run_all(ready, work, folder, workers, budget, progress, engine, retry_failed)
         for run in runs:
             if run.id in records:
                 (output / "unfinished" / f"{run.fingerprint}.safetensors").unlink(missing_ok=True)

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ucpe.bench.figures import curve_plot, image_grid
-from ucpe.bench.runs import Machine, Record
+from ucpe.bench.runs import Machine
 from ucpe.bench.statistics import Difference, Spread, difference_of, spread_of
 from ucpe.bench.tables import NOT_RUN, markdown_table, not_run, shown_difference, shown_spread
+from ucpe.work import Record
 
 if TYPE_CHECKING:
     from ucpe.bench.generation import Benchmark

@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import os
 import platform
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import safe_open
-from safetensors.torch import save_file
-from torch import Tensor
 
-from ucpe.files import atomic_file
-from ucpe.work import Calls, Item, Parts, Progress, Stage, run
+from ucpe.work import Calls, Done, Item, Progress, Quarantine, Record, RecordParts, Stage, complete, run
 
 
 @dataclass(frozen=True)
@@ -29,14 +23,6 @@ class Machine:
     cores: int | None = field(default_factory=os.cpu_count)
     python: str = field(default_factory=platform.python_version)
     torch: str = torch.__version__
-
-
-@dataclass(frozen=True)
-class Record:
-    """What one run left behind."""
-
-    tensors: dict[str, Tensor]
-    facts: dict[str, Any]
 
 
 @dataclass
@@ -63,37 +49,12 @@ class Budget:
         return self.minutes is None or self.clock() - self.started + self.longest < 60 * self.minutes
 
 
-class RunFolder(Parts):
-    """A folder with one file of tensors per finished run."""
-
-    suffix = ".safetensors"
-
-    def file(self, item: Item) -> Path:
-        """Where the record of a run is kept; a name with a slash is in a folder of its own."""
-        return self.folder / f"{item.id}{self.suffix}"
-
-    def load(self, item: Item) -> Record | None:
-        """The record of a run, or None if it has not been made with this fingerprint."""
-        if not self.file(item).exists():
-            return None
-        with safe_open(self.file(item), "pt") as file:
-            metadata = file.metadata() or {}
-            if metadata.get("fingerprint") != item.fingerprint:
-                return None
-            return Record({name: file.get_tensor(name) for name in file.keys()}, json.loads(metadata["facts"]))  # noqa: SIM118
-
-    def save(self, item: Item, part: Record) -> None:
-        """Write the record of a run."""
-        with atomic_file(self.file(item)) as path:
-            save_file(part.tensors, path, {"fingerprint": item.fingerprint, "facts": json.dumps(part.facts)})
-
-
 @dataclass
 class TimedRuns(Stage):
     """Does a run and notes the seconds it took, by the clock and of the processor."""
 
     work: Callable[[Any], Record]
-    parts: RunFolder
+    parts: RecordParts
     name = "runs"
 
     def process(self, task: Any) -> Record:
@@ -108,24 +69,28 @@ class TimedRuns(Stage):
 def run_all(
     runs: Sequence[Item],
     work: Callable[[Any], Record],
-    folder: RunFolder,
+    folder: RecordParts,
     workers: int,
     budget: Budget,
     progress: Progress | None = None,
     engine: str = "local",
+    retry_failed: bool = False,
 ) -> dict[str, Record]:
     """Records by name of all runs that are there or could be made within the budget, in the order given.
 
     `work` (importable by name) does a task on one thread. A run is only started if the longest one of this call would
-    still fit.
+    still fit. One that fails is set aside, and named once the others are done.
     """
-    records = {}
-    for done in run(
-        TimedRuns(work, folder), runs, workers=workers, engine=engine, progress=progress, goes_on=budget.allows_another
-    ):
-        records[done.item.id] = done.part
-        if not done.before:
-            budget.note(done.part.facts["seconds"])
+    where: dict[str, Any] = {"workers": workers, "engine": engine, "retry_failed": retry_failed, "progress": progress}
+
+    def results() -> Iterator[Done]:
+        stage, quarantine = TimedRuns(work, folder), Quarantine(folder.folder)
+        for done in run(stage, runs, quarantine=quarantine, goes_on=budget.allows_another, **where):
+            if done.part is not None and not done.before:
+                budget.note(done.part.facts["seconds"])
+            yield done
+
+    records = complete(results())
     return {item.id: records[item.id] for item in runs if item.id in records}
 
 

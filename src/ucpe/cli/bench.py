@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -12,7 +12,7 @@ import tyro
 
 from ucpe.cli.parsing import parse
 from ucpe.files import write_json
-from ucpe.work import Progress, progress_bar
+from ucpe.work import Progress, WorkOptions, progress_bar
 
 
 @dataclass
@@ -70,10 +70,7 @@ class Comparison:
     """Steps of each training. [default: by length]"""
     minutes: float | None = None
     """Stop after about so many minutes, with everything kept; what was not run is shown as not run."""
-    workers: int | None = None
-    """Processes, of one thread each. [default: one per core]"""
-    engine: str = "local"
-    """local; ray, which joins the cluster of RAY_ADDRESS or starts one on this machine; or ray://HOST:PORT."""
+    work: Annotated[WorkOptions, tyro.conf.arg(name="")] = field(default_factory=WorkOptions)
     data: Path | None = None
     """Folder of clips to train on. [default: rendered into OUTPUT/clips]"""
     list: bool = False
@@ -81,7 +78,7 @@ class Comparison:
 
     def running(self, show: Progress) -> dict[str, Any]:
         """How the comparison runs, as its function takes it."""
-        return {"workers": self.workers, "minutes": self.minutes, "progress": show, "engine": self.engine}
+        return {"minutes": self.minutes, "progress": show, **vars(self.work)}
 
     def given(self, *names: str) -> dict[str, Any]:
         """The given ones among these options."""

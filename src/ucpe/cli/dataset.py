@@ -23,6 +23,7 @@ class Stats:
     output: Annotated[Path | None, tyro.conf.arg(aliases=["-o"])] = None
     """Folder for the figures. [default: FIRST/statistics]"""
     split: str | None = None
+    work: Annotated[WorkOptions, tyro.conf.arg(name="")] = field(default_factory=WorkOptions)
 
 
 @dataclass
@@ -72,12 +73,13 @@ def main(arguments: Sequence[str]) -> None:
 
 def stats(command: Stats) -> None:
     """Print and draw the statistics of folders."""
-    from ucpe.synthesis.dataset import open_dataset
-    from ucpe.synthesis.statistics import contact_sheet, draw_categories, draw_statistics, gather
+    from ucpe.synthesis.statistics import contact_sheet, draw_categories, draw_statistics, few_clips, gather
 
     if not command.folders:
         raise ValueError("name the folders to gather numbers from: ucpe dataset stats FOLDER ...")
-    gathered = [gather(folder, command.split) for folder in command.folders]
+    with progress_bar() as show:
+        options = {"workers": command.work.workers, "engine": command.work.engine, "progress": show}
+        gathered = [gather(folder, command.split, **options) for folder in command.folders]
     output = command.output or command.folders[0] / "statistics"
     draw_statistics(gathered, output / "cameras.png")
     written = ["cameras.png"]
@@ -86,7 +88,7 @@ def stats(command: Stats) -> None:
             draw_categories(values, output / f"categories-{values.name}.png")
             written.append(f"categories-{values.name}.png")
         if values.variants:
-            contact_sheet(open_dataset(folder, command.split), output / f"sheet-{values.name}.png")
+            contact_sheet(few_clips(folder, command.split), output / f"sheet-{values.name}.png")
             written.append(f"sheet-{values.name}.png")
     for values in gathered:
         print(f"{values.name}: {json.dumps(values.summary(), indent=2)}")

@@ -11,7 +11,7 @@ import tyro
 
 from ucpe.cli.parsing import parse
 from ucpe.synthesis.motion.pipeline import MatchSettings
-from ucpe.work import EngineOptions, progress_bar
+from ucpe.work import WorkOptions, progress_bar
 
 USAGE = """usage: ucpe match motions SOURCE ... -o motions/           candidates from videos, trajectory files and moves
        ucpe match CURATED --motions motions/ -o matches.parquet
@@ -41,7 +41,7 @@ class MotionOptions:
     """Frame rate of the videos, where they are not at hand."""
     xfov: float | None = None
     """Horizontal field of view of the videos in degrees, if known, for pycolmap."""
-    work: Annotated[EngineOptions, tyro.conf.arg(name="")] = field(default_factory=EngineOptions)
+    work: Annotated[WorkOptions, tyro.conf.arg(name="")] = field(default_factory=WorkOptions)
 
 
 @dataclass
@@ -56,7 +56,7 @@ class MatchOptions:
     """Matches to write; intermediate rows are kept beside them, in a folder ending in .parts."""
     figure: Path | None = None
     """Picture of the categories before and after (.png or .svg)."""
-    work: Annotated[EngineOptions, tyro.conf.arg(name="")] = field(default_factory=EngineOptions)
+    work: Annotated[WorkOptions, tyro.conf.arg(name="")] = field(default_factory=WorkOptions)
     settings: Annotated[MatchSettings, tyro.conf.arg(name="")] = field(default_factory=MatchSettings)
 
 

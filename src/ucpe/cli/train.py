@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -11,6 +12,7 @@ import tyro
 
 from ucpe.cli.parsing import parse
 from ucpe.training.recipes import RECIPES, Recipe
+from ucpe.work import Calls, Item, WorkOptions, complete, progress_bar, run
 
 USAGE = """usage: ucpe train RECIPE --data FOLDER -o FOLDER [--FIELD VALUE ...]
        ucpe train RECIPE --dry-run [--data FOLDER]
@@ -41,6 +43,9 @@ class Options:
     """Where to log the curve: any tracker of accelerate (tensorboard, wandb, mlflow, ...), or none."""
     skip_broken: bool = False
     """Train without clips that cannot be read, instead of stopping."""
+    encoding: WorkOptions = field(default_factory=WorkOptions)
+    encode_only: bool = False
+    """End when all clips are encoded: on a cluster, say, before `accelerate launch` trains."""
     dry_run: bool = False
     """Print parameters, memory and steps per epoch, and check one batch."""
 
@@ -57,6 +62,7 @@ class ClipOptions:
     """Number of the first shard, to share the work between machines."""
     validation: bool = False
     """Render worlds that training never sees."""
+    work: Annotated[WorkOptions, tyro.conf.arg(name="")] = field(default_factory=WorkOptions)
 
 
 def main(arguments: list[str]) -> None:
@@ -77,9 +83,9 @@ def main(arguments: list[str]) -> None:
 
 
 def _train(name: str, arguments: list[str]) -> None:
-    from ucpe.training.runs import find_recipe, run
+    from ucpe.training import runs
 
-    options = parse(Options, arguments, f"ucpe train {name}", default=Options(find_recipe(name)))
+    options = parse(Options, arguments, f"ucpe train {name}", default=Options(runs.find_recipe(name)))
     if options.dry_run:
         from ucpe.training.dry_run import dry_run
 
@@ -88,7 +94,7 @@ def _train(name: str, arguments: list[str]) -> None:
         return
     if options.data is None:
         raise ValueError("name the folder of clips to train on: --data FOLDER")
-    result = run(
+    result = runs.run(
         options.recipe,
         options.data,
         options.output,
@@ -96,6 +102,8 @@ def _train(name: str, arguments: list[str]) -> None:
         cache=options.cache,
         tracker=options.tracker,
         skip_broken=options.skip_broken,
+        encoding=options.encoding,
+        encode_only=options.encode_only,
     )
     if os.environ.get("RANK", "0") == "0":
         print(result)
@@ -103,12 +111,12 @@ def _train(name: str, arguments: list[str]) -> None:
 
 def _render(options: ClipOptions) -> None:
     from ucpe.desk.clips import VALIDATION_SEED, render_shard
-    from ucpe.work import progress_bar
 
+    seed = VALIDATION_SEED if options.validation else 0
+    stage = Calls(partial(render_shard, first_seed=seed, folder=options.output), "shards")
+    items = [Item(str(number), number) for number in range(options.first, options.first + options.shards)]
     with progress_bar(pace=True) as show:
-        for index in range(options.shards):
-            render_shard(options.first + index, VALIDATION_SEED if options.validation else 0, options.output)
-            show("shards", index + 1, options.shards)
+        complete(run(stage, items, progress=show, **vars(options.work)))
     print(options.output)
 
 

@@ -174,15 +174,17 @@ def caption_dataset(
 
     Interrupted, it continues with what is missing. Without a number of workers, four requests are under way at a time.
     """
-    from ucpe.synthesis.dataset import read_metadata, write_metadata
+    from ucpe.synthesis.dataset import read_metadata, write_table
 
     folder = Path(folder)
     stage, state = Captioning(folder, captioner), folder / ".synthesis"
     failures: dict[str, str] = {}
     with folder_lock(state, "lock"):
-        rows = {row["id"]: row for row in read_metadata(folder).to_pylist()}
-        todo = [Item(name, row["file_name"], fingerprint_of(captioner)) for name, row in rows.items()]
-        todo = [item for item in todo if again or not rows[item.id]["caption"]]
+        table = read_metadata(folder)
+        names, videos, captions = (table[name].to_pylist() for name in ("id", "file_name", "caption"))
+        known = dict(zip(names, captions))
+        todo = [Item(name, video, fingerprint_of(captioner)) for name, video in zip(names, videos)]
+        todo = [item for item in todo if again or not known[item.id]]
         if again:
             for item in todo:
                 stage.file(item).unlink(missing_ok=True)
@@ -198,17 +200,18 @@ def caption_dataset(
             if done.reason:
                 failures[done.item.id] = done.reason
             else:
-                rows[done.item.id]["caption"] = done.part
+                known[done.item.id] = done.part
         if len(failures) < len(todo):
-            write_metadata(folder, list(rows.values()))
-            _keep_in_records(folder, list(rows.values()))
+            column = table.schema.get_field_index("caption")
+            write_table(folder, table.set_column(column, "caption", [[known[name] for name in names]]))
+            _keep_in_records(folder, {item.id: known[item.id] for item in todo if item.id not in failures})
     return failures
 
 
-def _keep_in_records(folder: Path, rows: list[dict[str, Any]]) -> None:
+def _keep_in_records(folder: Path, captions: dict[str, str]) -> None:
     """Put captions into the records from which a later `ucpe synthesize` of more clips writes the table."""
-    from ucpe.synthesis.clips import record_path, write_record
+    from ucpe.synthesis.clips import finished_row, write_record
 
-    for row in rows:
-        if record_path(folder, row["id"]).is_file():
-            write_record(folder, row["id"], row)
+    for name, caption in captions.items():
+        if (row := finished_row(folder, name)) is not None:
+            write_record(folder, name, {**row, "caption": caption})

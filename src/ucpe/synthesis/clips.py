@@ -113,10 +113,10 @@ def synthesize(
             if done.reason:
                 failed[f"group {done.item.id} ({done.item.task.source.name})"] = done.reason
             made += 0 if done.before or done.reason else done.part
-        rows = [row for group in groups for row in stage.rows(group) if row is not None]
-        write_metadata(folder, rows)
+        rows = (row for group in groups for row in stage.rows(group) if row is not None)
+        count = write_metadata(folder, rows)
         set_aside = {place.name: problem for place, problem in zip(places, problems) if problem}
-        return FilmingSummary(len(rows), made, set_aside, failed)
+        return FilmingSummary(count, made, set_aside, failed)
 
 
 @dataclass(frozen=True)

@@ -10,8 +10,9 @@ from __future__ import annotations
 import io
 import json
 import tarfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -19,13 +20,16 @@ import torch
 from torch import Tensor
 from torch.utils.data import Dataset
 
-from ucpe.files import atomic_file, file_fingerprint, fingerprint_of, write_file
+from ucpe.files import atomic_file, file_fingerprint, fingerprint_of
 from ucpe.lenses import lens_family, lens_from_dict
 from ucpe.reading import inside, parse_json
 from ucpe.trajectories import Trajectory
-from ucpe.work import Item, JsonParts, Progress, Stage, folder_lock, run
+from ucpe.work import Item, JsonParts, Progress, Quarantine, Stage, complete, folder_lock, run
 
 METADATA = "metadata.parquet"
+
+SHARDS = ".shards"
+"""Folder of what is known of exported shards."""
 
 
 @dataclass(frozen=True)
@@ -243,33 +247,37 @@ def schema() -> Any:
     return pa.schema({**columns, "categories": pa.list_(text), "scores": text, "start": whole, "seed": whole})
 
 
-def write_metadata(folder: Path, rows: Sequence[dict[str, Any]]) -> None:
+def write_metadata(folder: Path, rows: Iterable[dict[str, Any]]) -> int:
+    """Write `metadata.parquet` from its rows; how many there are."""
+    import pyarrow as pa
+
+    from ucpe.synthesis.rows import BLOCK
+
+    rows, tables = iter(rows), [schema().empty_table()]
+    while block := list(islice(rows, BLOCK)):
+        tables.append(pa.Table.from_pylist(block, schema()))
+    table = pa.concat_tables(tables)
+    write_table(folder, table)
+    return table.num_rows
+
+
+def write_table(folder: Path, table: Any) -> None:
     """Write `metadata.parquet`, sorted by id, in one step."""
-    import pyarrow as pa
     import pyarrow.parquet as parquet
 
-    buffer = io.BytesIO()
-    parquet.write_table(pa.Table.from_pylist(sorted(rows, key=lambda row: row["id"]), schema()), buffer)
-    write_file(folder / METADATA, buffer.getvalue())
+    from ucpe.synthesis.rows import BLOCK
+
+    with atomic_file(folder / METADATA) as file:
+        parquet.write_table(table.sort_by("id"), file, row_group_size=BLOCK)
 
 
-def read_metadata(folder: Path) -> Any:
-    """The table of a dataset."""
-    import pyarrow as pa
-    import pyarrow.parquet as parquet
+def read_metadata(folder: Path, columns: Sequence[str] | None = None) -> Any:
+    """The table of a dataset, or some of its columns."""
+    from ucpe.synthesis.rows import read_part
 
-    path = folder / METADATA
-    if not path.is_file():
+    if not (folder / METADATA).is_file():
         raise ValueError(f"{folder}: no {METADATA}; `ucpe synthesize` writes one once all its clips are made")
-    try:
-        table = parquet.read_table(path)
-        table.validate(full=True)
-    except (pa.ArrowException, OSError) as error:
-        raise ValueError(f"{path}: not a readable table ({error})") from None
-    try:
-        return table.select(schema().names).cast(schema())
-    except (pa.ArrowException, KeyError, ValueError) as error:
-        raise ValueError(f"{path}: expected the columns {', '.join(schema().names)} ({error})") from None
+    return read_part(folder / METADATA, schema(), columns)
 
 
 @dataclass
@@ -281,7 +289,7 @@ class Exporting(Stage):
     name = "shards"
 
     def __post_init__(self) -> None:
-        self.parts = JsonParts(self.folder / ".shards")
+        self.parts = JsonParts(self.folder / SHARDS)
 
     def find(self, item: Item) -> str | None:
         """The name of a shard that is there as it was written."""
@@ -326,9 +334,9 @@ def export_webdataset(
         for number, start in enumerate(starts)
     }
     items = [Item(name, (name, indices), stage.fingerprint(indices)) for name, indices in shards.items()]
+    work: dict[str, Any] = {"workers": workers, "engine": engine, "retry_failed": retry_failed, "progress": progress}
     with folder_lock(stage.folder):
-        for _ in run(stage, items, workers=workers, engine=engine, retry_failed=retry_failed, progress=progress):
-            pass
+        complete(run(stage, items, quarantine=Quarantine(stage.folder / SHARDS), **work))
     return [stage.folder / f"{name}.tar" for name in shards]
 
 

@@ -7,7 +7,8 @@ upper 3 x 4 block, row by row. `CURATED` is what any curation must write to be m
 from __future__ import annotations
 
 import io
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,9 @@ import torch
 from torch import Tensor
 
 from ucpe.files import write_file
+
+BLOCK = 4096
+"""Rows that are written, and read, together."""
 
 POSES = pa.list_(pa.list_(pa.float32(), 12))
 """One pose a frame."""
@@ -99,14 +103,45 @@ def part_files(path: Path) -> list[Path]:
 
 def read_part(path: Path, schema: pa.Schema, columns: Sequence[str] | None = None) -> pa.Table:
     """Some columns (all of the schema) of a Parquet file, in the schema's types."""
+    blocks = [block for group in range(row_groups(path)) for block in read_blocks(path, schema, columns, group)]
+    return pa.concat_tables(blocks) if blocks else schema.empty_table().select(columns or schema.names)
+
+
+def row_groups(path: Path) -> int:
+    """How many groups of rows a Parquet file has, which can be read one by one."""
+    with _readable(path):
+        return parquet.ParquetFile(path).num_row_groups
+
+
+def read_blocks(path: Path, schema: pa.Schema, columns: Sequence[str] | None, group: int) -> Iterator[pa.Table]:
+    """Some columns (all of the schema) of a group of rows, in the schema's types and a few rows at a time."""
     wanted = pa.schema([schema.field(name) for name in (columns or schema.names)])
-    try:
-        found = parquet.read_schema(path)
-        if missing := [name for name in wanted.names if name not in found.names]:
+    with _readable(path):
+        file = parquet.ParquetFile(path, buffer_size=1 << 20)
+        if missing := [name for name in wanted.names if name not in file.schema_arrow.names]:
             raise ValueError(f"{path}: no column {', '.join(missing)}; it needs {', '.join(schema.names)}")
-        return parquet.ParquetFile(path).read(columns=wanted.names).select(wanted.names).cast(wanted)
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, OSError) as error:
-        raise ValueError(f"{path}: not a readable table of {', '.join(wanted.names)} ({error})") from None
+        for batch in file.iter_batches(BLOCK, row_groups=[group], columns=wanted.names):
+            batch.validate(full=True)
+            yield pa.Table.from_batches([batch]).select(wanted.names).cast(wanted)
+
+
+def take_rows(path: Path, schema: pa.Schema, rows: Sequence[int]) -> pa.Table:
+    """Some rows of a Parquet file by their numbers; what comes after the last is not read."""
+    found, start = [schema.empty_table()], 0
+    blocks = (block for group in range(row_groups(path)) for block in read_blocks(path, schema, None, group))
+    while start <= max(rows, default=-1):
+        block = next(blocks)
+        found.append(block.take([row - start for row in rows if 0 <= row - start < block.num_rows]))
+        start += block.num_rows
+    return pa.concat_tables(found)
+
+
+@contextmanager
+def _readable(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except (pa.ArrowException, OSError) as error:
+        raise ValueError(f"{path}: not a readable table ({error})") from None
 
 
 def write_part(path: Path, table: pa.Table, fingerprint: str = "") -> None:

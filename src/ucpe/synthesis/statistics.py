@@ -7,26 +7,27 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from textwrap import shorten
 from typing import Any, NamedTuple
 
 import numpy as np
+import pyarrow.compute as compute
 import torch
 from torch import Tensor
 
 from ucpe.figures import GRID, INK, new_figure, quiet_axes, save_figure
 from ucpe.files import atomic_file
 from ucpe.lenses import FAMILIES, Lens, lens_from_dict
-from ucpe.synthesis.dataset import ClipDataset, ClipFolder, open_dataset
-from ucpe.synthesis.rows import flat_poses
+from ucpe.reading import parse_json
+from ucpe.synthesis.dataset import METADATA, ClipDataset, clip_of_row, open_dataset, read_metadata, schema
+from ucpe.synthesis.rows import BLOCK, flat_poses, read_blocks, row_groups, take_rows
 from ucpe.trajectories import Trajectory
 from ucpe.trajectories.rotations import angles_from_rotation
-
-BLOCK = 4096
-"""Clips whose numbers are computed together."""
+from ucpe.work import Calls, Item, Progress, complete, run
 
 FRAMES = 81
 """Frames over which RealEstate10K paths are compared; shorter ones are left out, as in the paper."""
@@ -83,65 +84,142 @@ class Statistics:
         }
 
 
-def gather(path: str | Path, split: str | None = None) -> Statistics:
-    """Statistics of a dataset folder (ours or PanShot's) or of a folder of RealEstate10K files."""
+def gather(
+    path: str | Path,
+    split: str | None = None,
+    *,
+    workers: int | None = None,
+    engine: str = "local",
+    progress: Progress | None = None,
+) -> Statistics:
+    """Statistics of a dataset folder (ours or PanShot's) or of a folder of RealEstate10K files; reads no video."""
     path = Path(path)
     texts = sorted(path.glob("*.txt")) if path.is_dir() else []
-    if texts and not (path / "metadata.parquet").exists() and not (path / "PanShot").exists():
-        return gather_realestate(path, texts)
-    return gather_clips(path.name, open_dataset(path, split), _sources_before(path))
+    read: Callable[[Any], Block]
+    if (path / METADATA).is_file():
+        tasks, read = list(range(row_groups(path / METADATA))), partial(_rows_block, path, split)
+    elif texts and not (path / "PanShot").exists():
+        tasks, read = _slices(texts), _realestate_block
+    else:
+        dataset = open_dataset(path, split)
+        clips = range(len(dataset))
+        tasks, read = _slices(clips), partial(clips_block, dataset)
+    items = [Item(str(number), task) for number, task in enumerate(tasks)]
+    options: dict[str, Any] = {"workers": workers, "engine": engine, "progress": progress}
+    parts = complete(run(Calls(read, f"blocks of {path.name}"), items, **options))
+    found = statistics_of(path.name, [parts[item.id] for item in items], _sources_before(path))
+    if not found.clips:
+        detail = f" of at least {FRAMES} frames among {len(texts)} .txt files" if texts else ""
+        raise ValueError(f"{path}: no clips{detail}")
+    return found
 
 
-def gather_clips(name: str, dataset: ClipDataset, before: dict[str, int] | None = None) -> Statistics:
-    """Statistics of clips, block by block; reads no video."""
-    blocks = [_block(dataset, start, min(start + BLOCK, len(dataset))) for start in range(0, len(dataset), BLOCK)]
-    if not blocks:
-        raise ValueError(f"{name}: no clips")
-    families, variants, categories = (
-        dict(sum((block.counts[place] for block in blocks), Counter())) for place in range(3)
-    )
-    numbers: dict[str, Any] = {
-        key: np.concatenate([block.numbers[key] for block in blocks]) for key in blocks[0].numbers
-    }
+def statistics_of(name: str, blocks: Sequence[Block], before: dict[str, int]) -> Statistics:
+    """Statistics of blocks of clips, with the sources of each category."""
+    whole = _together(blocks)
+    families, variants, categories = map(dict, whole.counts)
+    numbers: dict[str, Any] = whole.numbers
     return Statistics(
-        name=name,
+        name,
         **numbers,
         families=families,
         variants=variants,
         categories=categories,
-        categories_before=before or {},
+        categories_before=before,
+        left_out=whole.left_out,
     )
 
 
-class _Block(NamedTuple):
+class Block(NamedTuple):
     """Numbers of some clips by name, and how many there are of each family, variant and category."""
 
     numbers: dict[str, np.ndarray]
     counts: tuple[Counter[str], Counter[str], Counter[str]]
+    left_out: int = 0
 
 
-def _block(dataset: ClipDataset, start: int, stop: int) -> _Block:
-    if isinstance(dataset, ClipFolder):
-        table = dataset.table.slice(start, stop - start)
+def _slices(things: Sequence[Any]) -> list[Sequence[Any]]:
+    return [things[start : start + BLOCK] for start in range(0, len(things), BLOCK)]
+
+
+def _together(blocks: Sequence[Block]) -> Block:
+    empty = np.empty(0)
+    names = ("directions", "distances", "yfov", "xfov", "xi", "pitch", "roll")
+    numbers = {name: np.concatenate([empty, *(block.numbers[name] for block in blocks)]) for name in names}
+    families, variants, categories = (
+        sum((block.counts[place] for block in blocks), Counter[str]()) for place in range(3)
+    )
+    return Block(numbers, (families, variants, categories), sum(block.left_out for block in blocks))
+
+
+def _rows_block(folder: Path, split: str | None, group: int) -> Block:
+    """A group of rows of our table."""
+    columns = ("id", "split", "poses", "lens", "family", "variant", "categories", "height", "width")
+    blocks = []
+    for table in read_blocks(folder / METADATA, schema(), columns, group):
+        if split is not None:
+            table = table.filter(compute.equal(table["split"], split))
+        for name in columns:
+            if table[name].null_count:
+                raise ValueError(f"{folder / METADATA}: {table[name].null_count} clips have no value for {name}")
         poses, places = flat_poses(table["poses"])
-        ends = poses[places[:-1]], poses[places[1:] - 1]
-        names = ("family", "variant", "categories", "height", "width")
-        families, variants, categories, heights, widths = (table[name].to_pylist() for name in names)
-        lenses = [json.loads(text) for text in table["lens"].to_pylist()]
-    else:
-        clips = [dataset.clip(index) for index in range(start, stop)]
-        first_last = [np.stack([clip.camera.c2w[place, :3].flatten() for clip in clips]) for place in (0, -1)]
-        ends = first_last[0], first_last[1]
-        families, variants, categories = zip(*((clip.family, clip.variant, clip.categories) for clip in clips))
-        heights, widths = zip(*((clip.height, clip.width) for clip in clips))
-        lenses = [clip.camera.lens.to_dict() for clip in clips]
-    first, last = (torch.from_numpy(np.asarray(end, np.float64)).reshape(-1, 3, 4) for end in ends)
-    directions, distances = _motion(first, last)
-    angles = angles_from_rotation(first[:, :, :3])
+        if (np.diff(places) < 1).any():
+            raise ValueError(f"{folder / METADATA}: a clip has no poses")
+        lenses = [parse_json(text, f"{folder / METADATA}, lens") for text in table["lens"].to_pylist()]
+        if wrong := [lens for lens in lenses if not isinstance(lens, dict)]:
+            raise ValueError(f"{folder / METADATA}: {wrong[0]!r} is no lens")
+        facts = (table[name].to_pylist() for name in ("height", "width", "family", "variant", "categories"))
+        blocks.append(_block(poses[places[:-1]], poses[places[1:] - 1], lenses, *facts))
+    return _together(blocks)
+
+
+def clips_block(dataset: ClipDataset, indices: Sequence[int]) -> Block:
+    """Some clips of any dataset, one by one."""
+    clips = [dataset.clip(index) for index in indices]
+    first, last = (np.stack([clip.camera.c2w[place, :3].flatten() for clip in clips]) for place in (0, -1))
+    names = ("height", "width", "family", "variant", "categories")
+    facts = ([getattr(clip, name) for clip in clips] for name in names)
+    return _block(first, last, [clip.camera.lens.to_dict() for clip in clips], *facts)
+
+
+def _block(
+    first: np.ndarray,  # (C, 12) first poses
+    last: np.ndarray,  # (C, 12) last poses
+    lenses: Sequence[dict[str, Any]],
+    heights: Sequence[int],
+    widths: Sequence[int],
+    families: Sequence[str],
+    variants: Sequence[str],
+    categories: Sequence[Sequence[str]],
+) -> Block:
+    starts, ends = (torch.from_numpy(np.asarray(poses, np.float64)).reshape(-1, 3, 4) for poses in (first, last))
+    directions, distances = _motion(starts, ends)
+    angles = angles_from_rotation(starts[:, :, :3])
     numbers = {"directions": directions, "distances": distances} | _lens_numbers(lenses, heights, widths)
     numbers |= {"pitch": angles.pitch.numpy(), "roll": angles.roll.numpy()}
     together = Counter(category for row in categories for category in row)
-    return _Block(numbers, (Counter(families), Counter(variants), together))
+    return Block(numbers, (Counter(families), Counter(variants), together))
+
+
+def _realestate_block(texts: Sequence[Path]) -> Block:
+    """RealEstate10K files over their first 81 frames; gravity is not known there."""
+    cameras, left_out = [], 0
+    for text in texts:
+        try:
+            camera = Trajectory.load(text, format="realestate10k")
+        except ValueError:
+            continue
+        if len(camera) < FRAMES:
+            left_out += 1
+        else:
+            cameras.append(camera[:FRAMES].relative_to_first())
+    paths = torch.stack([camera.c2w[:, :3] for camera in cameras]) if cameras else torch.empty(0, FRAMES, 3, 4)
+    directions, distances = _motion(paths[:, 0].double(), paths[:, -1].double())
+    numbers = {"directions": directions, "distances": distances, "xi": np.zeros(len(cameras))}
+    numbers |= {"pitch": np.full(len(cameras), np.nan), "roll": np.full(len(cameras), np.nan)}
+    numbers["xfov"] = np.array([float(camera.lens.xfov(720, 1280).mean()) for camera in cameras])
+    numbers["yfov"] = np.array([float(camera.lens.yfov(720, 1280).mean()) for camera in cameras])
+    return Block(numbers, (Counter({"RealEstate10K": len(cameras)}), Counter(), Counter()), left_out)
 
 
 def _lens_numbers(
@@ -168,40 +246,6 @@ def _alike(groups: Iterable[list[int]], lenses: Sequence[dict[str, Any]]) -> Ite
     for group in groups:
         ordered = sorted(group, key=lambda row: [value for value in lenses[row].values() if isinstance(value, float)])
         yield from (ordered[start : start + 64] for start in range(0, len(ordered), 64))
-
-
-def gather_realestate(path: Path, texts: Sequence[Path]) -> Statistics:
-    """Statistics of RealEstate10K files over their first 81 frames; gravity is not known there."""
-    cameras, left_out = [], 0
-    for text in texts:
-        try:
-            camera = Trajectory.load(text, format="realestate10k")
-        except ValueError:
-            continue
-        if len(camera) < FRAMES:
-            left_out += 1
-        else:
-            cameras.append(camera[:FRAMES])
-    if not cameras:
-        raise ValueError(f"{path}: no RealEstate10K file of at least {FRAMES} frames among {len(texts)} .txt files")
-    unknown = np.full(len(cameras), np.nan)
-    paths = torch.stack([camera.relative_to_first().c2w[:, :3] for camera in cameras]).double()
-    directions, distances = _motion(paths[:, 0], paths[:, -1])
-    return Statistics(
-        name=path.name,
-        directions=directions,
-        distances=distances,
-        yfov=np.array([float(camera.lens.yfov(720, 1280).mean()) for camera in cameras]),
-        xfov=np.array([float(camera.lens.xfov(720, 1280).mean()) for camera in cameras]),
-        xi=np.zeros(len(cameras)),
-        pitch=unknown,
-        roll=unknown,
-        families={"RealEstate10K": len(cameras)},
-        variants={},
-        categories={},
-        categories_before={},
-        left_out=left_out,
-    )
 
 
 def draw_statistics(statistics: Sequence[Statistics], path: str | Path) -> None:
@@ -237,6 +281,18 @@ def draw_categories(statistics: Statistics, path: str | Path, most: int = 40) ->
         axis.tick_params(axis="x", rotation=60 if len(names) > 8 else 0, labelsize=8)
         quiet_axes(axis)
     save_figure(figure, path)
+
+
+def few_clips(folder: str | Path, split: str | None = None, count: int = 32) -> ClipDataset:
+    """A few clips of a dataset, the families mixed; of our own, only their rows are read."""
+    folder = Path(folder)
+    if not (folder / METADATA).is_file():
+        return open_dataset(folder, split)
+    table = read_metadata(folder, ["split", "family"])
+    families, splits = table["family"].to_pylist(), table["split"].to_pylist()
+    rows = [row for row, name in enumerate(splits) if split in (None, name)]
+    chosen = sorted(rows[index] for index in _spread([families[row] for row in rows], count))
+    return ClipDataset([clip_of_row(folder, row) for row in take_rows(folder / METADATA, schema(), chosen).to_pylist()])
 
 
 def contact_sheet(dataset: ClipDataset, path: str | Path, rows: int = 8, columns: int = 4, width: int = 260) -> None:

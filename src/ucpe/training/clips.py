@@ -14,6 +14,7 @@ from torch import Tensor
 from ucpe.files import file_fingerprint
 from ucpe.lenses import UCM
 from ucpe.trajectories import Trajectory
+from ucpe.video import read_frames
 
 
 @dataclass(frozen=True)
@@ -28,6 +29,30 @@ class TrainingClip:
     """Lens family, by which validation is reported."""
 
 
+@dataclass(frozen=True)
+class Pictures:
+    """Where the pictures of a clip are: in a video, or in a row of a shard of desk clips. Any process can read them."""
+
+    path: Path
+    row: int | None = None
+
+    def __str__(self) -> str:
+        return str(self.path) if self.row is None else f"{self.path}, clip {self.row}"
+
+    def key(self) -> str:
+        """Short name that changes when the pictures do, the same wherever the file lies."""
+        return file_fingerprint(self.path) + ("" if self.row is None else f"-{self.row:03d}")
+
+    def video(self, frames: int, height: int, width: int) -> Tensor:
+        """The first frames at a size, (N, H, W, 3) uint8."""
+        if self.row is None:
+            video = torch.from_numpy(read_frames(self.path, frames=frames))
+        else:
+            with safe_open(self.path, "pt") as file:
+                video = file.get_slice("video")[self.row]
+        return sized(video, str(self), frames, height, width)
+
+
 class TrainingClips(Protocol):
     """A numbered set of clips with captions and cameras. Another layout on disk is another class with these members."""
 
@@ -37,11 +62,8 @@ class TrainingClips(Protocol):
     def __getitem__(self, index: int) -> TrainingClip:
         """One clip without its pictures; cheap."""
 
-    def key(self, index: int) -> str:
-        """Short name of the clip's pictures that changes when they do, the same wherever the file lies."""
-
-    def video(self, index: int, frames: int, height: int, width: int) -> Tensor:
-        """The first frames of a clip at a size, (N, H, W, 3) uint8."""
+    def pictures(self, index: int) -> Pictures:
+        """Where the pictures of a clip are."""
 
 
 def open_source(folder: str | Path, split: str = "train") -> TrainingClips:
@@ -75,14 +97,9 @@ class DatasetClips:
         clip = self.dataset.clip(index)
         return TrainingClip(str(clip.video), clip.caption, clip.camera, clip.family)
 
-    def key(self, index: int) -> str:
-        """Fingerprint of the video file."""
-        return file_fingerprint(self.dataset.clip(index).video)
-
-    def video(self, index: int, frames: int, height: int, width: int) -> Tensor:
-        """The first frames of a clip at a size, (N, H, W, 3) uint8."""
-        name = str(self.dataset.clip(index).video)
-        return sized(self.dataset.video(index, frames), name, frames, height, width)
+    def pictures(self, index: int) -> Pictures:
+        """The video file of a clip."""
+        return Pictures(self.dataset.clip(index).video)
 
 
 class DeskClipFiles:
@@ -93,7 +110,7 @@ class DeskClipFiles:
         from ucpe.desk.clips import shard_paths
 
         self.fps = FPS
-        self.rows: list[tuple[Path, int]] = []
+        self.rows: list[Pictures] = []
         self.captions: list[str] = []
         self.families: list[str] = []
         poses, lenses = [], []
@@ -102,7 +119,7 @@ class DeskClipFiles:
                 metadata = file.metadata()
                 poses.append(file.get_tensor("c2w"))
                 lenses.append(torch.stack([file.get_tensor("xfov"), file.get_tensor("xi")], -1))
-            self.rows += [(path, row) for row in range(len(poses[-1]))]
+            self.rows += [Pictures(path, row) for row in range(len(poses[-1]))]
             self.captions += json.loads(metadata["captions"])
             self.families += json.loads(metadata["families"])
         self.c2w, self.lenses = torch.cat(poses).double(), torch.cat(lenses).double()
@@ -112,22 +129,13 @@ class DeskClipFiles:
 
     def __getitem__(self, index: int) -> TrainingClip:
         """One clip without its pictures."""
-        path, row = self.rows[index]
         lens = UCM(xfov=self.lenses[index, 0], xi=self.lenses[index, 1])
         camera = Trajectory(self.c2w[index], lens, self.fps)
-        return TrainingClip(f"{path}, clip {row}", self.captions[index], camera, self.families[index])
+        return TrainingClip(str(self.rows[index]), self.captions[index], camera, self.families[index])
 
-    def key(self, index: int) -> str:
-        """Fingerprint of the shard, and the row in it."""
-        path, row = self.rows[index]
-        return f"{file_fingerprint(path)}-{row:03d}"
-
-    def video(self, index: int, frames: int, height: int, width: int) -> Tensor:
-        """The first frames of a clip at a size, (N, H, W, 3) uint8."""
-        path, row = self.rows[index]
-        with safe_open(path, "pt") as file:
-            video = file.get_slice("video")[row]
-        return sized(video, str(path), frames, height, width)
+    def pictures(self, index: int) -> Pictures:
+        """The shard of a clip, and its row in it."""
+        return self.rows[index]
 
 
 def sized(video: Tensor, name: str, frames: int, height: int, width: int) -> Tensor:

@@ -88,8 +88,7 @@ def dry_run(recipe: Recipe, data: Path | None, output: Path, cache: Path | None 
         facts["clips_to_encode"] = len(clips.missing_videos(planned))
         steps = TrainingSteps(recipe, clips, None, False, accelerator.process_index, accelerator.num_processes)
         drawn = draw_clips(recipe, 0, len(clips))
-        encode_missing(clips, model, drawn, accelerator.device)
-        if broken := clips.broken(drawn):
+        if broken := encode_missing(clips, model, drawn, accelerator.device):
             return DryRun(**facts, problem="; ".join(broken.values()))
         denoiser = model.denoiser()
     except OSError as error:

@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 import hashlib
-import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from ucpe.files import atomic_file, write_json
 from ucpe.training.base_models import BaseModel
-from ucpe.training.clips import TrainingClips
+from ucpe.training.clips import Pictures, TrainingClips
 from ucpe.trajectories import Trajectory
+from ucpe.work import Item, Quarantine, Record, RecordParts, Resources, Stage, run
 
 
 @dataclass(frozen=True)
@@ -45,10 +42,12 @@ class EncodedClips:
         self.source, self.recipe = source, recipe
         parts = ("vae", "image_encoder") if model.image_encoder else ("vae",)
         size = f"{recipe.frames}x{recipe.height}x{recipe.width}"
-        self.videos = cache / f"videos-{size}-{model.fingerprint(*parts)}{'-image' * model.concatenates_image}"
+        kind = "-image" if model.concatenates_image else ""
+        self.videos = RecordParts(cache / f"videos-{size}-{model.fingerprint(*parts)}{kind}")
         self.texts = None
         if recipe.cache_text:
-            self.texts = cache / f"texts-{recipe.text_tokens}-{model.fingerprint('text_encoder', 'tokenizer')}"
+            weights = model.fingerprint("text_encoder", "tokenizer")
+            self.texts = RecordParts(cache / f"texts-{recipe.text_tokens}-{weights}")
         self.numbers: Sequence[int] = range(len(source))
 
     def __len__(self) -> int:
@@ -58,7 +57,7 @@ class EncodedClips:
         """One clip; it must have been encoded."""
         number = self.numbers[index]
         clip = self.source[number]
-        tensors = _read(self.video_path(number))
+        tensors = _read(self.videos, self.video(number))
         text = clip.caption if self.texts is None else self.embedding(clip.caption)
         return EncodedClip(
             tensors["latents"].float(),
@@ -72,45 +71,29 @@ class EncodedClips:
     def latent_shape(self) -> tuple[int, ...]:
         """Shape (C, F, h, w) of every clip's latents."""
         for number in self.numbers:
-            if self.video_path(number).exists():
-                with safe_open(self.video_path(number), "pt") as file:
-                    return tuple(file.get_slice("latents").get_shape())
+            if (record := self.videos.load(self.video(number))) is not None:
+                return tuple(record.tensors["latents"].shape)
         raise ValueError("no clip has been encoded")
 
     def embedding(self, caption: str) -> Tensor:
         """Embedding (L, D) of a caption, zero behind its end."""
-        embedding = _read(self.text_path(caption))["text"].float()
+        assert self.texts is not None
+        embedding = _read(self.texts, self.text(caption))["text"].float()
         return torch.nn.functional.pad(embedding, (0, 0, 0, self.recipe.text_tokens - len(embedding)))
 
-    def video_path(self, number: int) -> Path:
-        """File of a clip of the source."""
-        return self.videos / f"{self.source.key(number)}.safetensors"
+    def video(self, number: int) -> Item:
+        """The work of encoding a clip of the source."""
+        pictures = self.source.pictures(number)
+        return Item(pictures.key(), pictures)
 
-    def text_path(self, caption: str) -> Path:
-        """File of a caption."""
-        assert self.texts is not None
-        return self.texts / f"{hashlib.sha256(caption.encode()).hexdigest()[:32]}.safetensors"
-
-    def broken_path(self, number: int) -> Path:
-        """File that says why a clip could not be encoded."""
-        return self.video_path(number).with_suffix(".broken.json")
+    def text(self, caption: str) -> Item:
+        """The work of encoding a caption."""
+        return Item(hashlib.sha256(caption.encode()).hexdigest()[:32], caption)
 
     def missing_videos(self, numbers: Iterable[int]) -> list[int]:
         """Those clips of the source that are not encoded yet, each content once."""
-        missing = {self.video_path(number): number for number in numbers if not readable(self.video_path(number))}
-        return sorted(missing.values())
-
-    def missing_texts(self, numbers: Iterable[int]) -> list[str]:
-        """Captions (and the empty one) that are not encoded yet."""
-        if self.texts is None:
-            return []
-        captions = {"", *(self.source[number].caption for number in numbers)}
-        return sorted(caption for caption in captions if not readable(self.text_path(caption)))
-
-    def broken(self, numbers: Iterable[int]) -> dict[int, str]:
-        """Clips that could not be encoded, and why."""
-        paths = {number: self.broken_path(number) for number in numbers}
-        return {number: json.loads(path.read_text())["reason"] for number, path in paths.items() if path.exists()}
+        items = {number: self.video(number) for number in numbers}
+        return sorted({item.id: number for number, item in items.items() if not self.videos.holds(item)}.values())
 
     def leave_out(self, numbers: Iterable[int]) -> None:
         """Forget clips of the source, which are then never drawn."""
@@ -165,6 +148,58 @@ class VideoEncoder:
         return WanImageToVideoPipeline(vae=self.vae, **self.image_parts, **nothing)
 
 
+class Encoding(Stage):
+    """Turns clips or captions into tensors on disk; only whether it did is handed on."""
+
+    parts: RecordParts
+
+    def __init__(self, model: BaseModel, device: torch.device, parts: RecordParts):
+        self.model, self.device, self.parts = model, device, parts
+        self.resources = Resources(gpus=float(device.type != "cpu"))
+
+    def find(self, item: Item) -> bool | None:
+        """Whether an item is encoded."""
+        return self.parts.holds(item) or None
+
+    def finish(self, item: Item) -> bool:
+        """Encode an item and keep the tensors."""
+        self.parts.save(item, Record(self.process(item.task)))
+        return True
+
+
+class ClipEncoding(Encoding):
+    """Puts clips through the autoencoder, and CLIP where the model has it."""
+
+    name = "clips"
+
+    def setup(self) -> None:
+        """Load the models."""
+        self.encoder = VideoEncoder(self.model, self.device)
+
+    def process(self, task: Pictures) -> dict[str, Tensor]:
+        """Encode a clip."""
+        recipe = self.model.recipe
+        return self.encoder(task.video(recipe.frames, recipe.height, recipe.width))
+
+
+class CaptionEncoding(Encoding):
+    """Puts captions through the text encoder."""
+
+    name = "captions"
+
+    def setup(self) -> None:
+        """Load the text encoder."""
+        self.prompts = self.model.prompts()
+        self.prompts.text_encoder.to(self.device)
+
+    @torch.no_grad()
+    def process(self, task: str) -> dict[str, Tensor]:
+        """Encode a caption, without the zeros behind its end."""
+        embedding = self.prompts([task])[0]
+        length = int(embedding.abs().amax(-1).nonzero().amax()) + 1
+        return {"text": embedding[:length].bfloat16().cpu()}
+
+
 def encode_missing(
     clips: EncodedClips,
     model: BaseModel,
@@ -172,40 +207,28 @@ def encode_missing(
     device: torch.device,
     rank: int = 0,
     processes: int = 1,
-    on_progress: Callable[[str, int, int], None] = lambda what, done, total: None,
-) -> None:
+    **options: Any,
+) -> dict[int, str]:
     """Encode this process's share of the clips and captions that are not on disk yet; killed, it goes on from there.
 
-    A clip that cannot be read gets a note beside the others (see `EncodedClips.broken`), and the rest goes on.
+    Returns which clips of the share cannot be encoded, and why. `options` are those of `ucpe.work.run`.
     """
-    captions = clips.missing_texts(numbers)[rank::processes]
-    if captions:
-        prompts = model.prompts()
-        prompts.text_encoder.to(device)
-        for index, caption in enumerate(captions):
-            with torch.no_grad():
-                embedding = prompts([caption])[0]
-            length = int(embedding.abs().amax(-1).nonzero().amax()) + 1
-            _write(clips.text_path(caption), {"text": embedding[:length].bfloat16().cpu()})
-            on_progress("captions", index + 1, len(captions))
-        del prompts
-    missing = clips.missing_videos(numbers)[rank::processes]
-    encoder = VideoEncoder(model, device) if missing else None
-    for index, number in enumerate(missing):
-        recipe = clips.recipe
-        note = clips.broken_path(number)
-        note.unlink(missing_ok=True)
-        try:
-            if len(clips.source[number].camera) < recipe.frames:
-                length = len(clips.source[number].camera)
-                raise ValueError(f"{clips.source[number].name}: {length} poses, training needs {recipe.frames}")
-            video = clips.source.video(number, recipe.frames, recipe.height, recipe.width)
-        except (ValueError, OSError, SafetensorError) as error:
-            write_json(note, {"clip": clips.source[number].name, "reason": str(error)})
-        else:
-            assert encoder is not None
-            _write(clips.video_path(number), encoder(video))
-        on_progress("clips", index + 1, len(missing))
+    captions, broken, frames = {""}, {}, model.recipe.frames
+    for number in numbers:
+        clip = clips.source[number]
+        captions.add(clip.caption)
+        if len(clip.camera) < frames:
+            broken[number] = f"{clip.name}: {len(clip.camera)} poses, training needs {frames}"
+    if clips.texts is not None:
+        texts = [clips.text(caption) for caption in sorted(captions)][rank::processes]
+        for _ in run(CaptionEncoding(model, device, clips.texts), texts, **options):
+            pass
+    items = {number: clips.video(number) for number in numbers if number not in broken}
+    share = sorted({item.id: item for item in items.values()}.values(), key=lambda item: item.id)[rank::processes]
+    quarantine = Quarantine(clips.videos.folder / (f"shard-{rank}-of-{processes}" if processes > 1 else ""))
+    stage = ClipEncoding(model, device, clips.videos)
+    failed = {done.item.id: done.reason for done in run(stage, share, quarantine=quarantine, **options) if done.reason}
+    return broken | {number: failed[item.id] for number, item in items.items() if item.id in failed}
 
 
 @torch.no_grad()
@@ -226,31 +249,8 @@ def to_model_range(video: Tensor) -> Tensor:
     return video.permute(0, 4, 1, 2, 3).float() / 127.5 - 1
 
 
-def readable(path: Path) -> bool:
-    """Whether a file of the cache is there and whole; one that is not whole is removed."""
-    if not path.exists():
-        return False
-    try:
-        with safe_open(path, "pt"):
-            return True
-    except (SafetensorError, OSError):
-        path.unlink(missing_ok=True)
-        return False
-
-
-def _read(path: Path) -> dict[str, Tensor]:
-    try:
-        return load_file(path)
-    except (OSError, SafetensorError) as error:
-        raise OSError(f"{path} cannot be read ({error}): run the same command to encode it again") from None
-
-
-def _write(path: Path, tensors: dict[str, Tensor]) -> None:
-    try:
-        with atomic_file(path) as temporary:
-            save_file({name: value.contiguous() for name, value in tensors.items()}, temporary)
-    except (OSError, SafetensorError) as error:
-        raise OSError(
-            f"cannot write {path} ({error}): make room (or choose another --cache) and run the same command again; "
-            "what was encoded so far is kept"
-        ) from None
+def _read(parts: RecordParts, item: Item) -> dict[str, Tensor]:
+    record = parts.load(item)
+    if record is None:
+        raise OSError(f"{parts.file(item)} cannot be read: run the same command to encode it again")
+    return record.tensors

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from ucpe.adapters import Adapter
 from ucpe.adapters.attachment import TUNED_FILE
+from ucpe.files import atomic_file
 from ucpe.training.base_models import DTYPES, BaseModel
 from ucpe.training.checkpoints import gather
 from ucpe.training.denoiser import Denoiser
@@ -40,7 +41,7 @@ def video_sampler(
             image = None
             if trained.concatenates_image:
                 number = clips.numbers[index]
-                image = clips.source.video(number, recipe.frames, recipe.height, recipe.width)[0].numpy()
+                image = clips.source.pictures(number).video(recipe.frames, recipe.height, recipe.width)[0].numpy()
             with torch.autocast(device.type, DTYPES[recipe.precision], enabled=recipe.precision != "no"):
                 video = pipe(clip.caption, camera, image=image, height=recipe.height, width=recipe.width, seed=index)
             write_video(output / SAMPLES / f"step-{step:07d}-{index}.mp4", video.videos[0].frames, camera.fps)
@@ -137,7 +138,8 @@ def save_adapter(adapter: Adapter, weights: dict[str, Tensor], folder: Path) -> 
     fresh.load_state_dict(named["adapter"])
     fresh.save_pretrained(folder)
     if named["transformer"]:
-        save_file(named["transformer"], folder / TUNED_FILE)
+        with atomic_file(folder / TUNED_FILE) as file:
+            save_file(named["transformer"], file)
 
 
 def _inside(weights: dict[str, Tensor], part: str) -> dict[str, Tensor]:

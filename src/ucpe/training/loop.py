@@ -30,17 +30,13 @@ from ucpe.training.progress import CURVE_FILE, Curve
 from ucpe.training.recipes import Recipe
 from ucpe.training.steps import TrainingSteps, plan_step
 from ucpe.training.validation import validate
-from ucpe.work import progress_bar
+from ucpe.work import OutOfTime, progress_bar
 
 CHECKPOINTS = "checkpoints"
 RECIPE_FILE = "recipe.json"
 
 Sampler = Callable[[int, Denoiser], None]
 """Called after a validation with the step and the model, its averaged weights in place: writes sample videos."""
-
-
-class Stopped(Exception):
-    """Work was asked to stop before its end; what it did is kept, and the same call continues."""
 
 
 ADJUSTABLE = (
@@ -78,7 +74,7 @@ def train(
 
     Writes recipe.json, metrics.jsonl and checkpoints. A loss that is not a number and a full disk end the run with
     its state kept. A given accelerator is the caller's to end. `goes_on` is asked after every step (and must answer
-    alike in all processes); when it says no, the state is kept and `Stopped` raised.
+    alike in all processes); when it says no, the state is kept and `ucpe.work.OutOfTime` raised.
     """
     own = accelerator is None
     accelerator = accelerator or make_accelerator(recipe, output)
@@ -153,7 +149,7 @@ def train(
             if done % recipe.checkpoint_every == 0 or done == recipe.steps or stops:
                 keep(done)
             if stops:
-                raise Stopped(f"{recipe.name} after {done} of {recipe.steps} steps")
+                raise OutOfTime(f"{recipe.name} after {done} of {recipe.steps} steps")
     if curve is not None:
         curve.close()
     if averaged is not None:
@@ -200,8 +196,6 @@ def start_folder(recipe: Recipe, output: Path) -> None:
         if different:
             changes = ", ".join(f"{name} {before.get(name)} (now {fresh[name]})" for name in different)
             raise ValueError(f"{output} holds a run with another recipe: {changes}; choose another folder")
-    for left_over in (output / CHECKPOINTS).glob(".*.partial"):
-        left_over.unlink(missing_ok=True)
     write_file(path, json.dumps(fresh, indent=2) + "\n")
 
 

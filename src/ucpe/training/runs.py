@@ -7,9 +7,11 @@ import runpy
 import warnings
 from collections.abc import Callable
 from contextlib import nullcontext
+from dataclasses import dataclass
 from pathlib import Path
 
 from accelerate import Accelerator, DistributedType
+from accelerate.utils import gather_object
 
 from ucpe.files import write_json
 from ucpe.training.base_models import BaseModel
@@ -19,7 +21,7 @@ from ucpe.training.export import export, video_sampler
 from ucpe.training.loop import make_accelerator, train
 from ucpe.training.recipes import RECIPES, Recipe
 from ucpe.training.steps import planned_clips
-from ucpe.work import folder_lock, progress_bar
+from ucpe.work import WorkOptions, folder_lock, progress_bar
 
 CLIPS_FILE = "clips.json"
 
@@ -48,27 +50,33 @@ def run(
     cache: Path | None = None,
     tracker: str | None = "tensorboard",
     skip_broken: bool = False,
+    encoding: WorkOptions | None = None,
+    encode_only: bool = False,
     quiet: bool = False,
     goes_on: Callable[[], bool] = lambda: True,
 ) -> Path:
     """Train by a recipe on a folder of clips; the same call again continues. Returns the folder of the result.
 
-    Where `goes_on`, asked after every step, says no, the state is kept and `ucpe.training.loop.Stopped` raised.
+    With `encode_only` it ends when all clips are encoded, and returns where they are kept.
+    Where `goes_on`, asked after every step, says no, the state is kept and `ucpe.work.OutOfTime` raised.
     """
     model = BaseModel(recipe)
     accelerator = make_accelerator(recipe, output, _available(tracker))
     if accelerator.distributed_type == DistributedType.FSDP and (recipe.samples or recipe.train_base):
         raise ValueError("weights sharded by FSDP make no samples and no base model: set --samples 0, or use DDP")
     with folder_lock(output) if accelerator.is_main_process else nullcontext():
+        how = Encoder(model, accelerator, encoding or WorkOptions(), skip_broken, quiet)
         clips = EncodedClips(open_source(data), model, cache or data / "encoded")
-        encode_planned(clips, model, accelerator, skip_broken, quiet)
+        how.encode(clips, lambda: [clips.numbers[index] for index in planned_clips(recipe, len(clips))])
         if accelerator.is_main_process:
             note_clips(clips, output)
         held_out = open_validation(data, validation)
         fixed = None
         if held_out is not None:
             fixed = EncodedClips(held_out, model, cache or (validation or data) / "encoded")
-            encode_first(fixed, model, recipe.validation_clips, accelerator, skip_broken, quiet)
+            how.encode(fixed, lambda: list(fixed.numbers[: recipe.validation_clips]))
+        if encode_only:
+            return clips.videos.folder.parent
         denoiser = model.denoiser()
         sample = None
         if fixed is not None and recipe.samples:
@@ -99,50 +107,46 @@ def note_clips(clips: EncodedClips, output: Path) -> None:
     write_json(path, {"clips": len(clips)})
 
 
-def encode_planned(
-    clips: EncodedClips, model: BaseModel, accelerator: Accelerator, skip_broken: bool, quiet: bool
-) -> None:
-    """Encode every clip that the run will draw; broken ones end it, or are never drawn with `skip_broken`."""
+@dataclass(frozen=True)
+class Encoder:
+    """Encodes the clips of a run: processes that train together share them, on a cluster one of them asks for all."""
 
-    def wanted() -> list[int]:
-        return [clips.numbers[index] for index in planned_clips(clips.recipe, len(clips))]
+    model: BaseModel
+    accelerator: Accelerator
+    work: WorkOptions
+    skip_broken: bool
+    quiet: bool
 
-    _encode(clips, model, wanted, accelerator, skip_broken, quiet)
+    def encode(self, clips: EncodedClips, wanted: Callable[[], list[int]]) -> None:
+        """Encode the clips that are wanted; broken ones end the run, or are never drawn with `skip_broken`."""
+        while True:
+            if not len(clips):
+                raise ValueError("no clip is left to train on: all that there are cannot be read")
+            numbers = wanted()
+            broken = dict(gather_object(list(self._encode(clips, numbers).items())))
+            if not broken:
+                return
+            if not self.skip_broken:
+                listed = "\n  ".join(reason for _, reason in sorted(broken.items()))
+                raise ValueError(
+                    f"{len(broken)} of {len(numbers)} clips cannot be read; the others are encoded and kept:\n  "
+                    f"{listed}\nReplace them and run the same command again (--encoding.retry-failed tries the same "
+                    "files again), or add --skip-broken to train without them."
+                )
+            clips.leave_out(broken)
 
-
-def encode_first(
-    clips: EncodedClips, model: BaseModel, count: int, accelerator: Accelerator, skip_broken: bool, quiet: bool
-) -> None:
-    """Encode the first clips of a source."""
-    _encode(clips, model, lambda: list(clips.numbers[:count]), accelerator, skip_broken, quiet)
-
-
-def _encode(
-    clips: EncodedClips,
-    model: BaseModel,
-    wanted: Callable[[], list[int]],
-    accelerator: Accelerator,
-    skip_broken: bool,
-    quiet: bool,
-) -> None:
-    while True:
-        if not len(clips):
-            raise ValueError("no clip is left to train on: all that there are cannot be read")
-        numbers = wanted()
-        rank, processes = accelerator.process_index, accelerator.num_processes
-        with progress_bar(shown=accelerator.is_main_process and not quiet) as show:
-            encode_missing(clips, model, numbers, accelerator.device, rank, processes, show)
-        accelerator.wait_for_everyone()
-        broken = clips.broken(numbers)
-        if not broken:
-            return
-        if not skip_broken:
-            listed = "\n  ".join(broken.values())
-            raise ValueError(
-                f"{len(broken)} of {len(numbers)} clips cannot be read; the others are encoded and kept:\n  {listed}\n"
-                "Replace them and run the same command again, or add --skip-broken to train without them."
+    def _encode(self, clips: EncodedClips, numbers: list[int]) -> dict[int, str]:
+        """Encode this process's share; which clips of it are broken, and why."""
+        main = self.accelerator.is_main_process
+        share = (self.accelerator.process_index, self.accelerator.num_processes)
+        if self.work.engine != "local":
+            if not main:
+                return {}
+            share = (0, 1)
+        with progress_bar(shown=main and not self.quiet) as show:
+            return encode_missing(
+                clips, self.model, numbers, self.accelerator.device, *share, progress=show, **vars(self.work)
             )
-        clips.leave_out(broken)
 
 
 def open_validation(data: Path, validation: Path | None) -> TrainingClips | None:

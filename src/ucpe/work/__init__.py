@@ -20,11 +20,11 @@ order, after any kill.
 
 from ucpe.work.locks import folder_lock
 from ucpe.work.options import EngineOptions, WorkOptions
-from ucpe.work.parts import JsonParts, Parts
+from ucpe.work.parts import JsonParts, Parts, Record, RecordParts
 from ucpe.work.progress import Progress, progress_bar
 from ucpe.work.quarantine import Quarantine
-from ucpe.work.running import Done, Stopped, run
-from ucpe.work.stages import Calls, Item, Resources, Stage
+from ucpe.work.running import Done, Stopped, complete, run
+from ucpe.work.stages import Calls, Item, OutOfTime, Resources, Stage
 
 __all__ = [
     "Calls",
@@ -32,13 +32,17 @@ __all__ = [
     "EngineOptions",
     "Item",
     "JsonParts",
+    "OutOfTime",
     "Parts",
     "Progress",
     "Quarantine",
+    "Record",
+    "RecordParts",
     "Resources",
     "Stage",
     "Stopped",
     "WorkOptions",
+    "complete",
     "folder_lock",
     "progress_bar",
     "run",

@@ -6,6 +6,7 @@ import logging
 import os
 import pickle
 import sys
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -29,9 +30,11 @@ class Actors:
     An item goes only to an actor that is set up, so one that finds no place on the cluster holds up nothing.
     """
 
-    def __init__(self, stage: Stage, items: int, workers: int | None, engine: str):
+    def __init__(self, stage: Stage, items: Sequence[Item], workers: int | None, engine: str):
+        if type(stage).__module__ == "__main__":
+            raise ValueError(f"{stage.name}: their stage is defined in the script; import it from a module instead")
+        self.stage, self.resources = pack(stage, items), stage.resources
         self.ray = connect(engine)
-        self.stage, self.resources = pickle.dumps(stage), stage.resources
         places = workers or self._places()
         if not places:
             raise ValueError(f"no node of the cluster has {_words(self.resources)}, which {stage.name} need")
@@ -39,7 +42,7 @@ class Actors:
         self.running: dict[Any, tuple[Any, Item | None]] = {}
         """Actor and item by what the actor will answer; no item while it sets up."""
         self.deaths = 0
-        for _ in range(min(places, items)):
+        for _ in range(min(places, len(items))):
             self._start()
 
     @property
@@ -50,7 +53,7 @@ class Actors:
     def submit(self, item: Item) -> None:
         """Give an item to an idle actor."""
         actor = self.idle.pop()
-        self.running[actor.attempt.remote(pack(item))] = (actor, item)
+        self.running[actor.attempt.remote(pickle.dumps(item))] = (actor, item)
 
     def wait(self) -> list[tuple[Item, Outcome]]:
         """The items that have ended; none if within a second nothing has happened."""

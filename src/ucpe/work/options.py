@@ -10,7 +10,7 @@ class EngineOptions:
     """Where long work runs."""
 
     workers: int | None = None
-    """Processes on this machine [default: 1], or workers on a cluster [default: as many as fit]."""
+    """Processes on this machine [default: 1; benchmarks: one per core], or actors on a cluster [default: all]."""
     engine: str = "local"
     """local; ray, which joins the cluster of RAY_ADDRESS or starts one on this machine; or ray://HOST:PORT."""
 

@@ -10,14 +10,14 @@ import signal
 import sys
 import threading
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from multiprocessing import connection, get_context
 from multiprocessing.util import Finalize
 from typing import Any, Protocol
 
-from ucpe.work.stages import Item, Stage
+from ucpe.work.stages import Item, OutOfTime, Stage
 
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "OPENCV_FOR_THREADS_NUM")
 """What tells a library that is loaded later how many threads to use."""
@@ -39,7 +39,7 @@ class Outcome:
     """The error in words."""
     crashed: bool = False
     fatal: bool = False
-    """Whether no other item can do better, because the disk is full."""
+    """Whether no other item can do better, because the disk is full or time is over."""
 
 
 class Pool(Protocol):
@@ -65,7 +65,9 @@ def attempt(stage: Stage, item: Item) -> Outcome:
         return Outcome(stage.finish(item))
     except Exception as error:
         full = isinstance(error, OSError) and error.errno in FULL
-        return Outcome(error=portable(error), reason=reason_of(error), fatal=full)
+        if full:
+            error = OSError(f"{error}: make room and run the same command again; what is done is kept")
+        return Outcome(error=portable(error), reason=reason_of(error), fatal=full or isinstance(error, OutOfTime))
 
 
 def crash(end: str) -> Outcome:
@@ -91,21 +93,25 @@ def portable(error: Exception) -> Exception:
     return error
 
 
-def pack(item: Item) -> bytes:
-    """An item as bytes for another process; what cannot be sent arrives as the reason why."""
+def pack(stage: Stage, items: Sequence[Item]) -> bytes:
+    """The stage as bytes for other processes; ValueError if it cannot be sent there, or one of the items."""
+    thing: Stage | Item = stage
     try:
-        return pickle.dumps(item)
+        content = pickle.dumps(stage)
+        for thing in items:
+            pickle.dumps(thing)
     except Exception as error:
-        return pickle.dumps(f"cannot be sent: {error}")
+        what = "their stage" if isinstance(thing, Stage) else repr(thing.id)
+        raise ValueError(f"{stage.name}: {what} cannot be sent to another process ({error})") from None
+    return content
 
 
 def attempt_packed(stage: Stage, packed: bytes) -> bytes:
     """Process an item that arrives as bytes; an item or a part that cannot be read or sent is a crash."""
     try:
-        item = pickle.loads(packed)
+        outcome = attempt(stage, pickle.loads(packed))
     except Exception as error:
-        item = f"cannot be read: {error}"
-    outcome = crash(item) if isinstance(item, str) else attempt(stage, item)
+        outcome = crash(f"the item cannot be read: {error}")
     try:
         return pickle.dumps(outcome)
     except Exception as error:
@@ -195,9 +201,9 @@ class Threads:
 class Processes:
     """Works in processes, each with its own threads and its own set-up stage, which end when this process ends."""
 
-    def __init__(self, stage: Stage, workers: int):
+    def __init__(self, stage: Stage, items: Sequence[Item], workers: int):
         self.context = get_context("spawn")
-        self.stage, self.cpus, self.limit = pickle.dumps(stage), stage.resources.cpus, workers
+        self.stage, self.cpus, self.limit = pack(stage, items), stage.resources.cpus, workers
         self.workers: list[_Worker] = []
         self.deaths = 0
         self.close = Finalize(self, _kill, (self.workers,), exitpriority=1)
@@ -216,7 +222,7 @@ class Processes:
             self.workers.append(worker)
         worker.item = item
         with suppress(OSError):  # a worker that died while it was idle, which `wait` will see
-            worker.connection.send(pack(item))
+            worker.connection.send(pickle.dumps(item))
 
     def wait(self) -> list[tuple[Item, Outcome]]:
         """The items that have ended, at least one."""

@@ -6,7 +6,7 @@ import signal
 import sys
 import threading
 from collections import Counter, deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -50,8 +50,9 @@ def run(
     """Every item with its part, or why it failed, as they finish; first those that are known from before.
 
     An item that failed is kept in `quarantine` and only tried again with `retry_failed`, or when its fingerprint
-    changes; without a quarantine the first failure ends the run, and a full disk always does. No item is begun once
-    `goes_on()` is false. Ctrl-C or SIGTERM lets running items finish and raises `Stopped`; a second one stops at once.
+    changes; without a quarantine the first failure ends the run, and a full disk or `OutOfTime` always do. No item is
+    begun once `goes_on()` is false. Ctrl-C or SIGTERM lets running items finish and raises `Stopped`; a second one
+    stops at once.
     """
     if workers is not None and workers < 1:
         raise ValueError(f"workers must be at least 1, got {workers}")
@@ -86,7 +87,7 @@ def run(
                 waiting.append(item)
         if not waiting:
             return
-        with closing(open_pool(stage, len(waiting), workers, engine)) as pool, _stopping() as asked:
+        with closing(open_pool(stage, waiting, workers, engine)) as pool, _stopping() as asked:
             while waiting or running:
                 if waiting and pool.free and fatal is None and not asked.is_set() and goes_on():
                     pool.submit(waiting.popleft())
@@ -117,18 +118,27 @@ def run(
             quarantine.tidy()
 
 
-def open_pool(stage: Stage, items: int, workers: int | None, engine: str) -> Pool:
-    """The workers that an engine offers for a number of items."""
+def complete(results: Iterable[Done]) -> dict[str, Any]:
+    """Parts by the ids of their items; ValueError, once all others are done, says what failed and why."""
+    found = {done.item.id: done for done in results}
+    if failed := [f"{name}: {done.reason}" for name, done in sorted(found.items()) if done.reason]:
+        reasons = "; ".join(failed)
+        raise ValueError(f"{len(failed)} of {len(found)} failed, --retry-failed tries them again: {reasons}")
+    return {name: done.part for name, done in found.items()}
+
+
+def open_pool(stage: Stage, items: Sequence[Item], workers: int | None, engine: str) -> Pool:
+    """The workers that an engine offers for some items."""
     if engine == "ray" or engine.startswith("ray://"):
         from ucpe.work.cluster import Actors
 
         return Actors(stage, items, workers, engine)
     if engine != "local":
         raise ValueError(f"no engine {engine!r}; there are local, ray and ray://HOST:PORT")
-    workers = min(workers or 1, items)
+    workers = min(workers or 1, len(items))
     if stage.waits:
         return Threads(stage, workers)
-    return Inline(stage) if workers == 1 else Processes(stage, workers)
+    return Inline(stage) if workers == 1 else Processes(stage, items, workers)
 
 
 @contextmanager

@@ -33,6 +33,10 @@ class Resources:
     """Bytes of main memory; 0 if it does not matter."""
 
 
+class OutOfTime(Exception):
+    """An item stopped because the time of the whole run is over: what it did is kept, and no other is begun."""
+
+
 class Stage:
     """Work that many items need. It is sent to workers whole, so it holds settings, not models."""
 

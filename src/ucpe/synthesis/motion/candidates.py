@@ -31,7 +31,7 @@ from ucpe.synthesis.rows import (
 from ucpe.trajectories import DEFAULT_LENS, NAMED_MOVES, Trajectory
 from ucpe.trajectories.rotations import pose_matrix, rotation_from_angles
 from ucpe.video import VIDEO_SUFFIXES
-from ucpe.work import Item, Progress, Stage, folder_lock, run
+from ucpe.work import Item, Progress, Quarantine, Stage, folder_lock, run
 
 TRAJECTORY_SUFFIXES = (".txt", ".json", ".npy", ".npz")
 
@@ -196,10 +196,12 @@ def extract_motions(
     *,
     workers: int | None = None,
     engine: str = "local",
+    retry_failed: bool = False,
 ) -> Counter[str]:
     """Write one part a motion into a folder; returns how many were kept (key "") or dropped for each reason.
 
-    Run again, it goes on where it stopped: only what is missing, failed, or was made with other settings is done.
+    Run again, it goes on where it stopped: only what is missing or was made with other settings is done, and what
+    failed with `retry_failed`.
     """
     if len({source.name for source in sources}) < len(sources):
         raise ValueError(f"sources need different names, got {', '.join(source.name for source in sources)}")
@@ -215,8 +217,10 @@ def extract_motions(
     if not items:
         raise ValueError("the sources list no motion at all")
     stage = Extraction(Path(folder))
+    work: dict[str, Any] = {"workers": workers, "engine": engine, "retry_failed": retry_failed, "progress": progress}
     with folder_lock(stage.folder):
-        return Counter(done.part for done in run(stage, items, workers=workers, engine=engine, progress=progress))
+        found = run(stage, items, quarantine=Quarantine(stage.folder), **work)
+        return Counter(f"failed: {done.reason}" if done.reason else done.part for done in found)
 
 
 @dataclass
@@ -232,14 +236,14 @@ class Extraction(Stage):
         return self.folder / source.name / f"{quote(entry.name, safe='')}.parquet"
 
     def find(self, item: Item) -> str | None:
-        """Why a motion that is there is dropped; one that failed is tried again."""
+        """Why a motion that is there is dropped."""
         if not is_current(self.file(item), item.fingerprint):
             return None
-        dropped = read_part(self.file(item), MOTIONS, ["dropped"])["dropped"][0].as_py()
-        return None if dropped.startswith("failed: ") else dropped
+        return read_part(self.file(item), MOTIONS, ["dropped"])["dropped"][0].as_py()
 
     def finish(self, item: Item) -> str:
-        """Find the path and keep it."""
+        """Find the path and keep it; one that was made from other things goes first."""
+        self.file(item).unlink(missing_ok=True)
         row = motion_row(*item.task)
         write_part(self.file(item), table_of([row], MOTIONS), item.fingerprint)
         return row["dropped"]
@@ -261,12 +265,9 @@ def motion_row(source: MotionSource, entry: Entry) -> dict[str, Any]:
     words = " ".join(entry.labels).lower()
     if unwanted := [word for word in UNWANTED_WORDS if word in words]:
         return row | {"dropped": f"mentions {unwanted[0]}"}
-    try:
-        motion = source.trajectory(entry)
-        if len(motion) < 2:
-            raise ValueError("has a single frame")
-    except (ValueError, OSError) as error:
-        return row | {"dropped": f"failed: {error}"}
+    motion = source.trajectory(entry)
+    if len(motion) < 2:
+        raise ValueError("has a single frame")
     c2w = pose_matrix(motion.rotations, motion.positions - motion.positions[:1])
     return row | {"c2w": pose_column(c2w), "fps": motion.fps, "velocity": rotational_velocity(motion)}
 
@@ -293,12 +294,12 @@ def read_motions(folder: str | Path, jittery_share: float = JITTERY_SHARE) -> tu
     if not 0 <= jittery_share < 1:
         raise ValueError(f"the share of jittery motions to discard must be in [0, 1), got {jittery_share:g}")
     kept: dict[str, list[tuple[float, bool, Motion]]] = {}
-    dropped: Counter[str] = Counter()
+    dropped: Counter[str] = Counter(failed=len(Quarantine(folder).rows))
     for path in part_files(Path(folder)):
         table = read_part(path, MOTIONS)
         for index, row in enumerate(table.drop_columns(["c2w"]).to_pylist()):
             if row["dropped"]:
-                dropped["failed" if row["dropped"].startswith("failed: ") else row["dropped"]] += 1
+                dropped[row["dropped"]] += 1
                 continue
             try:
                 trajectory = Trajectory(poses_of_row(table["c2w"], index), DEFAULT_LENS, row["fps"])

@@ -52,7 +52,7 @@ from ucpe.synthesis.rows import (
     write_part,
 )
 from ucpe.trajectories import Trajectory
-from ucpe.work import Item, Progress, Stage, folder_lock, run
+from ucpe.work import Item, Progress, Quarantine, Stage, complete, folder_lock, run
 
 SPLITS = ("train", "test")
 FACTS = ("id", "source", "quality", "watermark", "rotation_score", "categories", "motion_magnitude")
@@ -107,6 +107,7 @@ def match_clips(
     *,
     workers: int | None = None,
     engine: str = "local",
+    retry_failed: bool = False,
 ) -> MatchingSummary:
     """Match curated clips with motions and write the chosen matches with their rotations."""
     settings, output = settings or MatchSettings(), Path(output)
@@ -119,9 +120,10 @@ def match_clips(
         for part, file in zip(parts, pair_files)
     ]
     stage = Matching(Path(motions), settings, library)
-    with folder_lock(output.with_suffix(".parts")):
-        for _ in run(stage, items, workers=workers, engine=engine, progress=progress):
-            pass
+    state = output.with_suffix(".parts")
+    work: dict[str, Any] = {"workers": workers, "engine": engine, "retry_failed": retry_failed, "progress": progress}
+    with folder_lock(state):
+        complete(run(stage, items, quarantine=Quarantine(state), **work))
     clips = _Clips.read(parts, settings)
     pairs, dropped = _read_pairs(pair_files, clips, library)
     rows: dict[int, str] = {}
