@@ -22,7 +22,7 @@ def test_encodings_lists_contestants_and_passes_options_on(tmp_path, monkeypatch
     assert "plucker-pixel" in capsys.readouterr().out
     asked = {}
 
-    def record(benchmark, output, clips, workers, minutes, progress, engine):
+    def record(benchmark, output, clips, workers, minutes, progress, engine, retry_failed):
         asked.update(locals())
         return {}
 
@@ -42,7 +42,7 @@ def test_generation_lists_contestants_and_passes_options_on(tmp_path, monkeypatc
     assert "cameractrl" in capsys.readouterr().out
     asked = {}
 
-    def record(benchmark, output, clips, workers, minutes, progress, engine):
+    def record(benchmark, output, clips, workers, minutes, progress, engine, retry_failed):
         asked.update(locals())
 
     monkeypatch.setattr(generation, "run_benchmark", record)
@@ -58,7 +58,7 @@ def test_frozen_lists_contestants_and_passes_options_on(tmp_path, monkeypatch, c
     assert "cameractrl-relative" in capsys.readouterr().out
     asked = {}
 
-    def note(benchmark, folders, workers, minutes, progress, engine):
+    def note(benchmark, folders, workers, minutes, progress, engine, retry_failed):
         asked.update(locals())
         return {}
 

@@ -254,7 +254,7 @@ def test_benchmarks_find_the_same(cluster, tmp_path, monkeypatch):
         encodings.run_benchmark(views, tmp_path / f"views-{engine}", clips, engine=engine, workers=1)
         for engine in ("local", "ray")
     )
-    assert here["psnr"] == there["psnr"] and all(there["runs"].values())
+    assert here.psnr == there.psnr and all(there.runs.values())
     for name, seed in (("training", 0), ("held-out", desk_clips.VALIDATION_SEED)):
         desk_clips.render_shard(0, seed, tmp_path / "pairs" / name, 1, style="plain", kept=KEPT, clips=4)
     pairs = generation.Benchmark(("ucpe",), seeds=1, steps=2, clips=4, cameras=2, checks=1)
@@ -262,4 +262,4 @@ def test_benchmarks_find_the_same(cluster, tmp_path, monkeypatch):
         generation.run_benchmark(pairs, tmp_path / f"pairs-{engine}", tmp_path / "pairs", engine=engine, workers=1)
         for engine in ("local", "ray")
     )
-    assert here["final"] == there["final"]
+    assert here.final == there.final

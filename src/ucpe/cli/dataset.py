@@ -11,7 +11,7 @@ from typing import Annotated
 import tyro
 
 from ucpe.cli.parsing import parse
-from ucpe.work import WorkOptions, progress_bar
+from ucpe.work import EngineOptions, WorkOptions, progress_bar
 
 
 @dataclass
@@ -23,7 +23,7 @@ class Stats:
     output: Annotated[Path | None, tyro.conf.arg(aliases=["-o"])] = None
     """Folder for the figures. [default: FIRST/statistics]"""
     split: str | None = None
-    work: Annotated[WorkOptions, tyro.conf.arg(name="")] = field(default_factory=WorkOptions)
+    work: Annotated[EngineOptions, tyro.conf.arg(name="")] = field(default_factory=EngineOptions)
 
 
 @dataclass
@@ -78,8 +78,7 @@ def stats(command: Stats) -> None:
     if not command.folders:
         raise ValueError("name the folders to gather numbers from: ucpe dataset stats FOLDER ...")
     with progress_bar() as show:
-        options = {"workers": command.work.workers, "engine": command.work.engine, "progress": show}
-        gathered = [gather(folder, command.split, **options) for folder in command.folders]
+        gathered = [gather(folder, command.split, progress=show, **vars(command.work)) for folder in command.folders]
     output = command.output or command.folders[0] / "statistics"
     draw_statistics(gathered, output / "cameras.png")
     written = ["cameras.png"]
