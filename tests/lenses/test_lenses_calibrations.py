@@ -451,6 +451,10 @@ def test_metashape_with_what_no_lens_of_ours_has(tmp_path):
     saved = "<calibration><projection>frame</projection><width>640</width><height>480</height><f>500</f></calibration>"
     lens = load_lens(write(tmp_path, saved, "lens.xml"))
     same(lens, BrownConrady(fx=500, width=640, height=480))
+    same(
+        load_lens(write(tmp_path, saved.replace("500", "900000"), "tele.xml")),
+        BrownConrady(fx=900000, width=640, height=480),
+    )
     another = '<sensor id="2" label="360" type="spherical"><resolution width="4096" height="2048"/></sensor>'
     two = write(tmp_path, METASHAPE.format(kind="frame", f=700, more="", another=another), "two.xml")
     assert isinstance(load_lens(f"{two}:2"), Equirectangular)
@@ -459,6 +463,8 @@ def test_metashape_with_what_no_lens_of_ours_has(tmp_path):
     for wrong, message in (
         (("frame", "cylindrical"), "type: expected one of frame"),
         (("500", "?"), "f: expected a number"),
+        (("500", "-500"), "f: expected a positive number"),
+        (("<f>", "<p3>0.1</p3><f>"), "p3: expected none"),
     ):
         with pytest.raises(ValueError, match=message):
             load_lens(write(tmp_path, saved.replace(*wrong), "bad.xml"))

@@ -69,20 +69,22 @@ def _lens(element: Any, kind: str, content: Section) -> Lens:
     entry = Section(values, content.file, "calibration.", content.size)
     if kind not in PLANES:
         raise entry.error("type", f"expected one of {', '.join(PLANES)}, spherical; got {kind}")
-    if "corrections" in entry:
-        raise entry.error("corrections", "expected none: no lens here has such corrections; export without them")
+    for name in ("corrections", "p3", "p4"):
+        if name in entry and (name == "corrections" or entry.number(name)):
+            raise entry.error(name, "expected none: no lens here has such terms; export without them")
     width, height = entry.image_size("width height")
     focal = entry.number("f")
+    if not focal > 0:
+        raise entry.error("f", f"expected a positive number, got {focal:g}")
     b1, b2, p1, p2 = (entry.number(name, 0.0) for name in ("b1", "b2", "p1", "p2"))
     centre = np.array([width / 2 + entry.number("cx", 0.0), height / 2 + entry.number("cy", 0.0)])
     powers = [1.0, *(entry.number(f"k{power}", 0.0) for power in range(1, 5))]
 
-    angles = np.linspace(0, np.pi / 2 if kind == "frame" else np.pi, 2000)[1:-1]
+    corner = np.hypot(*np.maximum(centre, [width, height] - centre)) / focal
+    angles = np.linspace(0, min(np.pi / 2 if kind == "frame" else np.pi, 4 * corner), 2000)[1:-1]
     radius = PLANES[kind](angles)
     bent = radius * np.polynomial.polynomial.polyval(radius**2, powers)
-    kept = np.logical_and.accumulate(
-        (np.diff(bent, prepend=0) > 0) & (focal * bent < np.hypot(*np.maximum(centre, [width, height] - centre)))
-    )
+    kept = np.logical_and.accumulate((np.diff(bent, prepend=0) > 0) & (bent < corner))
     angles, radius, bent = angles[kept], radius[kept], bent[kept]
     lens = radial_lens(
         angles,
