@@ -135,7 +135,7 @@ def test_finished_runs_are_kept_and_only_what_is_new_is_run(folders, continued, 
     assert [name for name, facts in two.runs.items() if facts is None] == ["ucpe/seed-1", "none/seed-1"]
     assert two.errors == results.errors
     other = run_benchmark(replace(TINY, videos=1), folders, workers=1, minutes=0)
-    assert not any(other["runs"].values())
+    assert not any(other.runs.values())
     run_benchmark(TINY, folders, workers=1, minutes=0)
 
 
