@@ -17,6 +17,8 @@ import shutil
 import subprocess
 import sys
 import time
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
 from pathlib import Path
 
 import torch
@@ -30,6 +32,8 @@ from ucpe.desk.model import make_tokenizer
 SHARD = 2 << 30
 PROMPT = "a red tower on grass, mountains on the horizon, under a clear sky"
 SIZE = {"frames": 17, "height": 240, "width": 416}
+SMALL_SIZE = {"frames": 5, "height": 128, "width": 224}
+"""For CameraCtrl, which trains all weights: their gradients leave no memory for more."""
 UMT5_XXL = {
     "vocab_size": 256384,
     "d_model": 4096,
@@ -52,7 +56,8 @@ def main():
     folder = arguments.folder.resolve()
     folder.mkdir(parents=True, exist_ok=True)
     if not (folder / "wan" / "model_index.json").is_file():
-        build(folder)
+        with ProcessPoolExecutor(1, get_context("spawn")) as apart:  # a child's peak memory counts from its parent's
+            apart.submit(build, folder).result()
     if not (folder / "clips" / "metadata.parquet").is_file():
         ucpe(["synthesize", "worlds:outdoor", "-o", folder / "clips", "--clips", "2", *size_options()])
     log = folder / "parts.jsonl"
@@ -67,12 +72,12 @@ def main():
 
 def parts(folder):
     """Command lines by name."""
-    size = size_options()
     generate = ["generate", PROMPT, "--model", folder / "wan", "--adapter", folder / "released.bin", "--dtype", "bf16"]
-    generate += ["--lens", "fisheye", "--move", "pan-left", "--steps", "2", *size, "-o", folder / "tower.mp4"]
+    generate += ["--lens", "fisheye", "--move", "pan-left", "--steps", "2", *size_options(), "-o", folder / "tower.mp4"]
     found = {"generate, 2 steps": generate}
-    for name in ("ucpe", "recammaster", "cameractrl"):
-        options = ["--model", folder / "wan", "--text-tokens", "64", *size, "--batch", "1", "-o", folder / "run" / name]
+    for name, size in (("ucpe", SIZE), ("recammaster", SIZE), ("cameractrl", SMALL_SIZE)):
+        options = ["--model", folder / "wan", "--text-tokens", "64", *size_options(size), "--batch", "1"]
+        options += ["-o", folder / "run" / name]
         found[f"train {name}, estimate"] = ["train", name, *options, "--dry-run"]
         found[f"train {name}, a batch"] = ["train", name, *options, "--dry-run", "--data", folder / "clips"]
     found["train ucpe-i2v (14B), estimate on meta"] = ["train", "ucpe-i2v", "--dry-run"]
@@ -172,8 +177,8 @@ def random_weight(name, shape, dtype):
     return torch.zeros(shape, dtype=dtype) if name.endswith("bias") else torch.randn(shape, dtype=dtype) * 0.02
 
 
-def size_options():
-    return [f"--{name}={value}" for name, value in SIZE.items()]
+def size_options(size=SIZE):
+    return [f"--{name}={value}" for name, value in size.items()]
 
 
 def ucpe(command):
