@@ -135,11 +135,11 @@ class Lens(ABC):
 
     def xfov(self, height: int, width: int) -> Tensor:
         """Horizontal field of view in degrees (*batch), along the row through the image centre."""
-        return self._fields_of_view(height, width)[..., 0]
+        return self._fields_of_view(height, width, slice(1))[..., 0]
 
     def yfov(self, height: int, width: int) -> Tensor:
         """Vertical field of view in degrees (*batch), along the column through the image centre."""
-        return self._fields_of_view(height, width)[..., 1]
+        return self._fields_of_view(height, width, slice(1, 2))[..., 0]
 
     def dfov(self, height: int, width: int) -> Tensor:
         """Diagonal field of view in degrees (*batch); ends at the image circle where corners see nothing."""
@@ -249,16 +249,16 @@ class Lens(ABC):
             value = value.reshape(value.shape + (1,) * (like.ndim - value.ndim))
         return value
 
-    def _fields_of_view(self, height: int, width: int) -> Tensor:
+    def _fields_of_view(self, height: int, width: int, which: slice = slice(None)) -> Tensor:
         """Degrees (*batch, 4) from border to border over the image centre, up to where the lens can see.
 
-        Across, down, and along both diagonals.
+        Across, down, and along both diagonals, or some of these.
         """
         height, width = check_size(height, width)
         like = torch.zeros((), dtype=widest_dtype(self.device), device=self.device)
         middle = like.new_tensor([width / 2, height / 2])
-        ways = like.new_tensor([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0], [1.0, -1.0]])
-        outward = (torch.stack([-ways, ways], -2) * middle).expand(*self.batch_shape, 4, 2, 2)
+        ways = like.new_tensor([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0], [1.0, -1.0]])[which]
+        outward = (torch.stack([-ways, ways], -2) * middle).expand(*self.batch_shape, len(ways), 2, 2)
 
         def visible(share: Tensor) -> Tensor:
             return self.unproject(middle + outward[..., None, :] * share[..., None], height, width).valid
