@@ -14,7 +14,7 @@ import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any, cast
 
 if TYPE_CHECKING:
     import numpy as np
@@ -82,7 +82,7 @@ def open_bytes(path: str | Path) -> IO[bytes]:
     """A file to read bytes from, inflated on the way if it is gzipped."""
     with open(path, "rb") as file:
         packed = file.read(2) == b"\x1f\x8b"
-    return gzip.open(path) if packed else open(path, "rb")
+    return cast("IO[bytes]", gzip.open(path)) if packed else open(path, "rb")
 
 
 def read_text(path: str | Path) -> str:
