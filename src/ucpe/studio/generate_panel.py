@@ -101,8 +101,8 @@ class GeneratePanel:
 
     async def use_picture(self) -> None:
         """Make the picture through the lens the first frame."""
-        content, _ = await run.io_bound(self.page.window.picture, True)
-        self.page.set(image=self.page.studio.store.keep_bytes(content, ".png").name)
+        if drawn := await run.io_bound(self.page.window.picture, True):  # None while the server stops
+            self.page.set(image=self.page.studio.store.keep_bytes(drawn[0], ".png").name)
 
     def generate(self) -> None:
         """Put the shot into the queue."""

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from nicegui import ui
 
@@ -179,7 +179,7 @@ class Page:
             self.complain(error)
             return False
 
-    def complain(self, error: Exception | str, type: str = "negative") -> None:
+    def complain(self, error: Exception | str, type: Literal["negative", "warning"] = "negative") -> None:
         """Show one clear notice."""
         text = str(error).replace(str(self.studio.store.uploads) + "/", "")
         for kept, name in self.opened.items():

@@ -95,9 +95,10 @@ def gather(
     """Statistics of a dataset folder (ours or PanShot's) or of a folder of RealEstate10K files; reads no video."""
     path = Path(path)
     texts = sorted(path.glob("*.txt")) if path.is_dir() else []
+    tasks: Sequence[Any]
     read: Callable[[Any], Block]
     if (path / METADATA).is_file():
-        tasks, read = list(range(row_groups(path / METADATA))), partial(_rows_block, path, split)
+        tasks, read = range(row_groups(path / METADATA)), partial(_rows_block, path, split)
     elif texts and not (path / "PanShot").exists():
         tasks, read = _slices(texts), _realestate_block
     else:
