@@ -46,7 +46,7 @@ def options_of(*words: str) -> set[str]:
         contextlib.suppress(SystemExit, ValueError),
     ):
         module.main([*words[1:], "--help"])
-    return set(re.findall(r"(?<![\w-])--?[a-zA-Z][\w-]*", text.getvalue()))
+    return set(re.findall(r"(?<![\w-])--?[a-zA-Z][\w-]*(?:\.[\w-]+)*", text.getvalue()))
 
 
 def subcommands(name: str, words: list[str]) -> list[str]:

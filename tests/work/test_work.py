@@ -192,6 +192,10 @@ def test_no_item_is_begun_when_the_budget_ends(tmp_path):
     assert len(list(run(stage, items(1, 2, 3, 4), goes_on=lambda: next(left, False)))) == 2
 
 
+def writer(partial):
+    return int(partial.name.split(".")[-3])
+
+
 def test_killed_at_any_moment_and_run_again_it_gives_the_same_bytes(tmp_path):
     whole = start(tmp_path / "whole", 8, 0, 1)
     assert whole.wait() == 0
@@ -201,6 +205,7 @@ def test_killed_at_any_moment_and_run_again_it_gives_the_same_bytes(tmp_path):
         until(lambda folder=folder: (folder / "parts").is_dir() and len(list((folder / "parts").glob("*.json"))) >= 2)
         process.kill()
         process.wait()
+        until(lambda folder=folder: not any(files.is_running(writer(file)) for file in folder.glob("parts/.*.partial")))
         assert start(folder, 8, 0, workers).wait() == 0
         assert parts_of(folder) == parts_of(tmp_path / "whole")
         assert len(Squares(folder).calls()) <= 8 + workers

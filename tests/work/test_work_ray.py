@@ -5,7 +5,6 @@ import json
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -50,11 +49,6 @@ pytestmark = pytest.mark.slow
 SCRIPT = f"import sys; sys.path.insert(0, {str(Path(__file__).parent)!r}); from work_stages import main; main()"
 
 
-with socket.socket() as probe:
-    probe.bind(("127.0.0.1", 0))
-    CLIENT_PORT = probe.getsockname()[1]
-
-
 @pytest.fixture(scope="module")
 def cluster():
     from ray.cluster_utils import Cluster
@@ -62,7 +56,7 @@ def cluster():
     path = os.pathsep.join([str(Path(__file__).parents[2] / "src"), os.environ.get("PYTHONPATH", "")])
     os.environ["PYTHONPATH"] = path
     small = {"object_store_memory": 80 * 2**20}
-    head = {"num_cpus": 1, "num_gpus": 1, "ray_client_server_port": CLIENT_PORT, **small}
+    head = {"num_cpus": 1, "num_gpus": 1, **small}
     cluster = Cluster(initialize_head=True, head_node_args=head)
     for _ in range(2):
         cluster.add_node(num_cpus=1, **small)
@@ -125,14 +119,6 @@ def test_a_node_that_dies_loses_nothing(cluster, tmp_path, local):
         assert not done.reason
     assert killed and parts_of(tmp_path) == local
     assert len(stage.calls()) <= 12 + 1
-
-
-def test_a_cluster_elsewhere_is_reached_by_its_address(cluster, tmp_path, local):
-    """Ray Client: the driver is no part of the cluster."""
-    command = [sys.executable, "-c", SCRIPT, str(tmp_path / "run"), "12", "0", "2", f"ray://127.0.0.1:{CLIENT_PORT}"]
-    subprocess.run(command, check=True, env={**os.environ, "RAY_ADDRESS": "nowhere:1"})
-    assert parts_of(tmp_path / "run") == local
-    assert len(Squares(tmp_path / "run").calls()) == 12
 
 
 def on_both(tmp_path: Path, work) -> tuple[dict[str, bytes], Path]:

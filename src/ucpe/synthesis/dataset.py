@@ -311,6 +311,9 @@ class Exporting(Stage):
     def fingerprint(self, indices: Sequence[int]) -> str:
         """Of what is known of some clips and of their videos."""
         clips = [self.dataset.clip(index) for index in indices]
+        for clip in clips:
+            if not clip.video.is_file():
+                raise FileNotFoundError(f"{clip.video}: the video of clip {clip.id} is not there")
         return fingerprint_of([[clip_row(clip), file_fingerprint(clip.video)] for clip in clips])
 
 
