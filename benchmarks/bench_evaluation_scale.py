@@ -3,7 +3,8 @@
 python benchmarks/bench_evaluation_scale.py bench-eval --videos 200
 
 Two at a time, videos of 81 x 480 x 832 are filmed, each with a camera of its own, in front of textured boards, and
-measured one after the other, as `ucpe evaluate` does.
+measured one after the other, as `ucpe evaluate` does. For one half on each of two cores, run it twice with a folder and
+a --first of their own.
 """
 
 import argparse
@@ -41,19 +42,21 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("output", type=Path)
     parser.add_argument("--videos", type=int, default=200)
+    parser.add_argument("--first", type=int, default=0, help="number of the first video")
     options = parser.parse_args()
     torch.set_num_threads(1)
     cv2.setNumThreads(1)
     folder = options.output / "videos"
     folder.mkdir(parents=True, exist_ok=True)
-    paths = [folder / f"{index:04d}.mp4" for index in range(options.videos)]
+    paths = {index: folder / f"{index:04d}.mp4" for index in range(options.first, options.first + options.videos)}
     with progress_bar() as show:
         log = Pace(options.output / "pace.jsonl", show)
         for end in range(BATCH, options.videos + BATCH, BATCH):
-            items = [Item(path.stem, (index, path)) for index, path in enumerate(paths[:end]) if not path.is_file()]
+            batch = list(paths.items())[:end]
+            items = [Item(path.stem, (index, path)) for index, path in batch if not path.is_file()]
             for _ in run(Calls(film, "videos to film"), items, progress=show):
                 pass
-            jobs = [Job(path.stem, path, camera_of(index)) for index, path in enumerate(paths[:end])]
+            jobs = [Job(path.stem, path, camera_of(index)) for index, path in batch]
             log.last = time.process_time()
             results = evaluate(jobs, options.output / "report", progress=log)
     log.summarise()
