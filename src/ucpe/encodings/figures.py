@@ -51,7 +51,7 @@ def draw_relative(encoding: str, lens: Lens | None = None) -> Figure:
         ("same content in all\nchannels with RoPE", query[1], "mean logit"),
         ("length of a value\nwhen it arrives", arrived, "× its own"),
     ]
-    return _draw_rows(_TITLES[encoding], _KNOWS[encoding], scene, rows)
+    return _draw_rows(encoding, scene, rows)
 
 
 def draw_sightings(encoding: str, lens: Lens | None = None) -> Figure:
@@ -76,7 +76,7 @@ def draw_sightings(encoding: str, lens: Lens | None = None) -> Figure:
             ("same content in\nrotary channels", logits(DEPTHS, rotary), "mean logit"),
             ("same content in\nall channels", logits(DEPTHS, everything), "mean logit"),
         ]
-    return _draw_rows(_TITLES[encoding], _KNOWS[encoding], scene, rows)
+    return _draw_rows(encoding, scene, rows)
 
 
 def draw_rore(lens: Lens | None = None) -> Figure:
@@ -94,7 +94,7 @@ def draw_rore(lens: Lens | None = None) -> Figure:
         maps.append((key[0] @ query[0, _QUERY]).div(HEAD_DIM).reshape(4, HEIGHT, WIDTH))
     names = ("the direction\nalone", "the moment\nalone", "the whole ray")
     rows = [(f"same content, told\n{name}", values, "mean logit") for name, values in zip(names, maps)]
-    return _draw_rows(_TITLES["rore"], _KNOWS["rore"], scene, rows)
+    return _draw_rows("rore", scene, rows)
 
 
 def draw_raype(lens: Lens | None = None) -> Figure:
@@ -112,7 +112,7 @@ def draw_raype(lens: Lens | None = None) -> Figure:
         ("reciprocal product:\nzero where rays meet", product.reshape(4, HEIGHT, WIDTH), "units"),
         ("what is added\nat strength 1", added.reshape(4, HEIGHT, WIDTH), "logit"),
     ]
-    return _draw_rows(_TITLES["raype"], _KNOWS["raype"], scene, rows)
+    return _draw_rows("raype", scene, rows)
 
 
 def draw_rayrope(lens: Lens | None = None) -> Figure:
@@ -129,7 +129,7 @@ def draw_rayrope(lens: Lens | None = None) -> Figure:
         seen = [t[0] for t in (cosine, sine)]
         meeting = (seen[0] * seen[0][_QUERY] + seen[1] * seen[1][_QUERY]).mean(-1).reshape(4, HEIGHT, WIDTH)
         rows.append((f"same content,\n{label}", meeting, "mean logit"))
-    return _draw_rows(_TITLES["rayrope"], _KNOWS["rayrope"], scene, rows)
+    return _draw_rows("rayrope", scene, rows)
 
 
 class _Scene:
@@ -158,8 +158,9 @@ class _Scene:
         return torch.cat(found).flatten(0, 2)
 
 
-def _draw_rows(title: str, knows: str, scene: _Scene, rows: Sequence[tuple[str, Tensor, str]]) -> Figure:
+def _draw_rows(encoding: str, scene: _Scene, rows: Sequence[tuple[str, Tensor, str]]) -> Figure:
     """One row of four cameras for each label, maps (4, HEIGHT, WIDTH) and unit."""
+    title, knows = _ABOUT[encoding]
     subtitle = f"What the ringed query sees of others; its ray is the line. {knows}"
     figure = _figure(13.2, 1.1 + 1.8 * len(rows), title, subtitle)
     for r, (label, maps, unit) in enumerate(rows):
@@ -171,7 +172,7 @@ def _draw_rows(title: str, knows: str, scene: _Scene, rows: Sequence[tuple[str, 
             low = -high
         image = None
         for c in range(4):
-            axes = _panel(figure, r, c, len(rows), 4)
+            axes = _panel(figure, (r, c), len(rows), scene.names[c], label)
             values = maps[c].numpy().copy()
             values[~_seen(scene.lenses[c])] = np.nan
             image = axes.imshow(
@@ -180,11 +181,6 @@ def _draw_rows(title: str, knows: str, scene: _Scene, rows: Sequence[tuple[str, 
             _graticule(axes, scene.lenses[c], scene.poses[c])
             _mark_query(axes, c, scene.lenses, scene.poses)
             axes.set_xlim(0, WIDTH), axes.set_ylim(HEIGHT, 0)
-            _frame(axes)
-            if r == 0:
-                axes.set_title(scene.names[c], fontsize=10.5, color=INK, pad=7)
-            if c == 0:
-                axes.set_ylabel(label, fontsize=9.5, color=INK, labelpad=10)
         _colour_bar(figure, image, r, len(rows), unit)
     return figure
 
@@ -208,7 +204,7 @@ def draw_lat_up(lens: Lens | None = None) -> Figure:
     for r, (one, name) in enumerate(zip(lenses, names)):
         image = None
         for c, (title, pose) in enumerate(orientations.items()):
-            axes = _panel(figure, r, c, len(lenses), 4)
+            axes = _panel(figure, (r, c), len(lenses), title, name)
             fine = lat_up_map(one, pose[None], 5 * HEIGHT, 5 * WIDTH)[0].numpy()
             latitude = np.degrees(fine[..., 2])
             latitude[~_seen(one, 5)] = np.nan
@@ -219,25 +215,17 @@ def draw_lat_up(lens: Lens | None = None) -> Figure:
             coarse = lat_up_map(one, pose[None], HEIGHT // 4, WIDTH // 4)[0].numpy()
             u, v = np.meshgrid(np.arange(WIDTH // 4) * 4 + 2, np.arange(HEIGHT // 4) * 4 + 2)
             shown = np.hypot(coarse[..., 0], coarse[..., 1]) > 0
-            arrows: dict[str, Any] = {
-                "angles": "xy",
-                "scale_units": "xy",
-                "scale": 0.34,
-                "pivot": "mid",
-                "width": 0.006,
-            }
-            axes.quiver(u[shown], v[shown], coarse[..., 0][shown], coarse[..., 1][shown], color=INK, **arrows)
-            _frame(axes)
-            if r == 0:
-                axes.set_title(title, fontsize=10.5, color=INK, pad=7)
-            if c == 0:
-                axes.set_ylabel(name, fontsize=10.5, color=INK, labelpad=10)
+            right, down = coarse[..., 0][shown], coarse[..., 1][shown]
+            arrows: dict[str, Any] = {"angles": "xy", "scale_units": "xy", "scale": 0.34, "pivot": "mid"}
+            axes.quiver(u[shown], v[shown], right, down, color=INK, width=0.006, **arrows)
         _colour_bar(figure, image, r, len(lenses), "latitude (°)")
     return figure
 
 
 def draw_plucker(lens: Lens | None = None) -> Figure:
     """Directions and moments as colours, before and after the world is moved: the same cameras, other numbers."""
+    from matplotlib.colors import to_rgb
+
     lens = lens or UCM(xfov=140, xi=1.1)
     cameras = torch.stack([_pose(), _pose(yaw=25, right=1.0)])
     world = _pose(yaw=100, pitch=20, right=2.0, forward=1.0)
@@ -253,15 +241,10 @@ def draw_plucker(lens: Lens | None = None) -> Figure:
     for r, (label, channels) in enumerate((("direction d", rays[..., :3]), ("moment m", rays[..., 3:]))):
         scale = channels.abs().max()
         for c in range(4):
-            axes = _panel(figure, r, c, 2, 4)
+            axes = _panel(figure, (r, c), 2, names[c], label)
             colours = (0.5 + 0.5 * channels[c] / scale).numpy()
-            colours[~_seen(lens)] = _rgb(BLIND)
+            colours[~_seen(lens)] = to_rgb(BLIND)
             axes.imshow(colours, extent=(0, WIDTH, HEIGHT, 0), interpolation="bilinear")
-            _frame(axes)
-            if r == 0:
-                axes.set_title(names[c], fontsize=10.5, color=INK, pad=7)
-            if c == 0:
-                axes.set_ylabel(label, fontsize=9.5, color=INK, labelpad=10)
     return figure
 
 
@@ -295,6 +278,8 @@ def draw_raw(lens: Lens | None = None) -> Figure:
 
 def draw_frames(lens: Lens | None = None) -> Figure:
     """The x (red) and y (green) axes of every token's ray frame, drawn in the image, for both kinds of frame."""
+    from matplotlib.colors import ListedColormap
+
     lenses = [lens] if lens else [Pinhole(xfov=100), Equidistant(xfov=235)]
     names = [lens.kind] if lens else ["pinhole 100°", "equidistant fisheye 235°"]
     notes = {"paper": "x from the camera's down axis", "transport": "smallest turn of the camera"}
@@ -308,7 +293,7 @@ def draw_frames(lens: Lens | None = None) -> Figure:
         axes.imshow(
             np.where(_seen(one, 10, size), 1.0, 0.0),
             extent=(0, size, size, 0),
-            cmap=_two(BLIND, "#f4f5f8"),
+            cmap=ListedColormap([BLIND, "#f4f5f8"]),
             vmin=0,
             vmax=1,
         )
@@ -404,10 +389,15 @@ def _figure(width: float, height: float, title: str, subtitle: str) -> Figure:
     return figure
 
 
-def _panel(figure: Figure, row: int, column: int, rows: int, columns: int) -> Axes:
-    left, right, bottom, top = 0.075, 0.925, 0.02, 1 - 1.1 / figure.get_figheight()
-    width, height = (right - left) / columns, (top - bottom) / rows
-    return figure.add_axes((left + column * width, top - (row + 1) * height, 0.95 * width, 0.93 * height))
+def _panel(figure: Figure, at: tuple[int, int], rows: int, title: str, label: str) -> Axes:
+    """Axes at a row and one of four columns, with a title above the first row and a label beside the first column."""
+    (row, column), (left, right, bottom, top) = at, (0.075, 0.925, 0.02, 1 - 1.1 / figure.get_figheight())
+    width, height = (right - left) / 4, (top - bottom) / rows
+    axes = figure.add_axes((left + column * width, top - (row + 1) * height, 0.95 * width, 0.93 * height))
+    axes.set_title(title if row == 0 else "", fontsize=10.5, color=INK, pad=7)
+    axes.set_ylabel(label if column == 0 else "", fontsize=9.5, color=INK, labelpad=10)
+    _frame(axes)
+    return axes
 
 
 def _colour_bar(figure: Figure, image: Any, row: int, rows: int, label: str) -> None:
@@ -426,40 +416,18 @@ def _frame(axes: Axes, keep_ticks: bool = False) -> None:
         hide_ticks(axes)
 
 
-def _rgb(colour: str) -> tuple[float, float, float]:
-    from matplotlib.colors import to_rgb
-
-    return to_rgb(colour)
-
-
-def _two(low: str, high: str) -> Any:
-    from matplotlib.colors import ListedColormap
-
-    return ListedColormap([low, high])
-
-
-_TITLES = {
-    "ucpe": "UCPE",
-    "gta": "GTA",
-    "prope": "PRoPE",
-    "cape": "CaPE",
-    "urope": "URoPE",
-    "sightline": "Sightline",
-    "rore": "RoRE",
-    "raype": "RayPE",
-    "rayrope": "RayRoPE",
+_ABOUT = {
+    "ucpe": ("UCPE", "Tokens that look the same way answer, through any lens."),
+    "gta": ("GTA", "A camera answers as one, whatever its lens."),
+    "prope": ("PRoPE", "A camera answers as one; its intrinsics scale the answer."),
+    "cape": ("CaPE", "A camera answers as one, and its values arrive untouched."),
+    "urope": ("URoPE", "Points of others' rays answer where the query's camera sees them."),
+    "sightline": ("Sightline", "Rays answer by direction, and by where the query's camera sees them."),
+    "rore": ("RoRE", "Rays with similar numbers answer; here before training."),
+    "raype": ("RayPE", "Rays that meet add nothing; here before training."),
+    "rayrope": ("RayRoPE", "Segments answer by where the query's camera sees their ends."),
 }
-_KNOWS = {
-    "ucpe": "Tokens that look the same way answer, through any lens.",
-    "gta": "A camera answers as one, whatever its lens.",
-    "prope": "A camera answers as one; its intrinsics scale the answer.",
-    "cape": "A camera answers as one, and its values arrive untouched.",
-    "urope": "Points of others' rays answer where the query's camera sees them.",
-    "sightline": "Rays answer by direction, and by where the query's camera sees them.",
-    "rore": "Rays with similar numbers answer; here before training.",
-    "raype": "Rays that meet add nothing; here before training.",
-    "rayrope": "Segments answer by where the query's camera sees their ends.",
-}
+"""Title of a picture, and what it shows."""
 
 DRAWINGS: dict[str, Callable[[Lens | None], Any]] = {
     **{name: partial(draw_sightings if name in PAIRWISE else draw_relative, name) for name in ENCODINGS},

@@ -20,7 +20,7 @@ from ucpe.trajectories.keyframes import Easing, Keyframe, camera_at, check_keyfr
 from ucpe.trajectories.rotations import pose_matrix, rotation_from_angles
 
 if TYPE_CHECKING:
-    from typing_extensions import Unpack
+    from typing_extensions import Self, Unpack
 
 MovesType = TypeVar("MovesType", bound="Moves")
 SWAYS = 16
@@ -46,42 +46,36 @@ class Moves:
         def __init__(self, c2w: Tensor, lens: Lens, fps: float) -> None: ...
 
     @classmethod
-    def static(cls: type[MovesType], lens: Lens, **shot: Unpack[Shot]) -> MovesType:
+    def static(cls, lens: Lens, **shot: Unpack[Shot]) -> Self:
         """A camera that stands still."""
         return _rig(cls, lens, _Timing("static", shot))
 
     @classmethod
-    def pan(cls: type[MovesType], lens: Lens, degrees: float = 30.0, **shot: Unpack[Shot]) -> MovesType:
+    def pan(cls, lens: Lens, degrees: float = 30.0, **shot: Unpack[Shot]) -> Self:
         """Turn about the vertical, to the right if positive."""
         timing = _Timing("pan", shot, degrees=degrees)
         return _rig(cls, lens, timing, yaw=degrees * timing.progress)
 
     @classmethod
-    def tilt(cls: type[MovesType], lens: Lens, degrees: float = 20.0, **shot: Unpack[Shot]) -> MovesType:
+    def tilt(cls, lens: Lens, degrees: float = 20.0, **shot: Unpack[Shot]) -> Self:
         """Look up if positive, down if negative."""
         timing = _Timing("tilt", shot, degrees=degrees)
         return _rig(cls, lens, timing, pitch=degrees * timing.progress)
 
     @classmethod
-    def roll(cls: type[MovesType], lens: Lens, degrees: float = 20.0, **shot: Unpack[Shot]) -> MovesType:
+    def roll(cls, lens: Lens, degrees: float = 20.0, **shot: Unpack[Shot]) -> Self:
         """Turn about the optical axis, clockwise as seen from behind the camera if positive."""
         timing = _Timing("roll", shot, degrees=degrees)
         return _rig(cls, lens, timing, roll=degrees * timing.progress)
 
     @classmethod
-    def truck(cls: type[MovesType], lens: Lens, distance: float = 1.0, **shot: Unpack[Shot]) -> MovesType:
+    def truck(cls, lens: Lens, distance: float = 1.0, **shot: Unpack[Shot]) -> Self:
         """Move sideways on the ground, to the right if positive."""
         timing = _Timing("truck", shot, distance=distance)
         return _rig(cls, lens, timing, right=distance * timing.progress)
 
     @classmethod
-    def dolly(
-        cls: type[MovesType],
-        lens: Lens,
-        distance: float = 1.0,
-        along_view: bool = False,
-        **shot: Unpack[Shot],
-    ) -> MovesType:
+    def dolly(cls, lens: Lens, distance: float = 1.0, along_view: bool = False, **shot: Unpack[Shot]) -> Self:
         """Move forward if positive: on the ground, or straight to where the camera looks with `along_view`."""
         timing = _Timing("dolly", shot, distance=distance, along_view=along_view)
         slope = math.radians(timing.pitch) if along_view else 0.0
@@ -89,15 +83,13 @@ class Moves:
         return _rig(cls, lens, timing, up=math.sin(slope) * travelled, forward=math.cos(slope) * travelled)
 
     @classmethod
-    def pedestal(cls: type[MovesType], lens: Lens, distance: float = 1.0, **shot: Unpack[Shot]) -> MovesType:
+    def pedestal(cls, lens: Lens, distance: float = 1.0, **shot: Unpack[Shot]) -> Self:
         """Move straight up if positive, down if negative."""
         timing = _Timing("pedestal", shot, distance=distance)
         return _rig(cls, lens, timing, up=distance * timing.progress)
 
     @classmethod
-    def orbit(
-        cls: type[MovesType], lens: Lens, degrees: float = 40.0, radius: float = 1.0, **shot: Unpack[Shot]
-    ) -> MovesType:
+    def orbit(cls, lens: Lens, degrees: float = 40.0, radius: float = 1.0, **shot: Unpack[Shot]) -> Self:
         """Circle a subject `radius` ahead on the ground and keep facing it, moving to the right if positive."""
         positive("radius", radius)
         timing = _Timing("orbit", shot, degrees=degrees, radius=radius)
@@ -106,9 +98,7 @@ class Moves:
         return _rig(cls, lens, timing, yaw=-turned, right=radius * angle.sin(), forward=radius * (1 - angle.cos()))
 
     @classmethod
-    def arc(
-        cls: type[MovesType], lens: Lens, degrees: float = 45.0, radius: float = 1.0, **shot: Unpack[Shot]
-    ) -> MovesType:
+    def arc(cls, lens: Lens, degrees: float = 45.0, radius: float = 1.0, **shot: Unpack[Shot]) -> Self:
         """Drive round a bend of that radius, looking where the path goes; a right bend if positive."""
         positive("radius", radius)
         timing = _Timing("arc", shot, degrees=degrees, radius=radius)
@@ -120,14 +110,14 @@ class Moves:
 
     @classmethod
     def spiral(
-        cls: type[MovesType],
+        cls,
         lens: Lens,
         degrees: float = 360.0,
         radius: float = 1.0,
         end_radius: float = 0.5,
         height: float = 0.5,
         **shot: Unpack[Shot],
-    ) -> MovesType:
+    ) -> Self:
         """Circle a subject at `radius` while closing in to `end_radius` and rising by `height`, always facing it."""
         positive("radius", radius)
         positive("end_radius", end_radius)
@@ -147,13 +137,13 @@ class Moves:
 
     @classmethod
     def crane(
-        cls: type[MovesType],
+        cls,
         lens: Lens,
         height: float = 1.0,
         distance: float = 0.0,
         subject_distance: float | None = 2.0,
         **shot: Unpack[Shot],
-    ) -> MovesType:
+    ) -> Self:
         """Rise by `height` and move forward by `distance`, tilting to keep a subject that far ahead in the middle.
 
         With `subject_distance=None` the pitch stays as it is.
@@ -162,16 +152,13 @@ class Moves:
         rise, travelled = height * timing.progress, distance * timing.progress
         pitch = torch.zeros_like(rise)
         if subject_distance is not None:
-            if not subject_distance > max(0.0, distance):
-                raise ValueError(
-                    f"subject_distance must be above 0 and the {distance:g} moved forward, got {subject_distance:g}"
-                )
+            _check_ahead(subject_distance, distance)
             pitch = _pitch_to_subject(timing, subject_distance, subject_distance - travelled, rise)
         return _rig(cls, lens, timing, pitch=pitch, up=rise, forward=travelled)
 
     @classmethod
     def handheld(
-        cls: type[MovesType],
+        cls,
         lens: Lens,
         degrees: float = 0.7,
         distance: float = 0.01,
@@ -179,7 +166,7 @@ class Moves:
         max_hertz: float = 2.5,
         seed: int = 0,
         **shot: Unpack[Shot],
-    ) -> MovesType:
+    ) -> Self:
         """Standing with a camera in the hand: random turns and sways (RMS degrees, RMS world units on each axis).
 
         All of it lies between `min_hertz` and `max_hertz`, slower waves being larger. A seed is one shake in time: more
@@ -201,7 +188,7 @@ class Moves:
         return _rig(cls, lens, timing, pitch=pitch, yaw=yaw, roll=roll, right=right, up=up, forward=forward)
 
     @classmethod
-    def zoom(cls: type[MovesType], lens: Lens, factor: float = 2.0, **shot: Unpack[Shot]) -> MovesType:
+    def zoom(cls, lens: Lens, factor: float = 2.0, **shot: Unpack[Shot]) -> Self:
         """Lengthen the focal length by a factor (shorten it below 1) at an even perceived rate; the camera stays."""
         positive("factor", factor)
         timing = _Timing("zoom", shot, factor=factor)
@@ -209,13 +196,13 @@ class Moves:
 
     @classmethod
     def dolly_zoom(
-        cls: type[MovesType],
+        cls,
         lens: Lens,
         distance: float = -1.0,
         subject_distance: float = 1.0,
         subject_width: float = 0.5,
         **shot: Unpack[Shot],
-    ) -> MovesType:
+    ) -> Self:
         """Back away from a subject in the middle of the view while zooming so that it keeps its size in the image.
 
         A subject of `subject_width` that faces the camera keeps its size. A positive `distance` approaches it.
@@ -224,10 +211,7 @@ class Moves:
             "dolly_zoom", shot, distance=distance, subject_distance=subject_distance, subject_width=subject_width
         )
         positive("subject_width", subject_width)
-        if not subject_distance > max(0.0, distance):
-            raise ValueError(
-                f"subject_distance must be above 0 and the {distance:g} moved forward, got {subject_distance:g}"
-            )
+        _check_ahead(subject_distance, distance)
         planar = _zoomable(lens)
         depth = subject_distance - distance * timing.progress
         edge = torch.stack([torch.full_like(depth, subject_width / 2), torch.zeros_like(depth), depth], -1)
@@ -240,9 +224,7 @@ class Moves:
         return cls(carried.c2w, zoom_lens(lens, radius[0, 0] / radius[:, 0]), timing.fps)  # type: ignore[attr-defined]
 
     @classmethod
-    def keyframes(
-        cls: type[MovesType], lens: Lens, keyframes: Sequence[Keyframe], fps: float = 16.0, easing: Easing = "smooth"
-    ) -> MovesType:
+    def keyframes(cls, lens: Lens, keyframes: Sequence[Keyframe], fps: float = 16.0, easing: Easing = "smooth") -> Self:
         """Pass through cameras at given times: on one smooth curve, or eased from each to the next.
 
         Angles are interpolated as numbers, so yaw 0 to 720 turns twice.
@@ -259,7 +241,7 @@ class Moves:
         return cls(c2w, own_lens or lens, fps)
 
     @classmethod
-    def move(cls: type[MovesType], name: str, lens: Lens, **options: Any) -> MovesType:
+    def move(cls, name: str, lens: Lens, **options: Any) -> Self:
         """The move of that name (see NAMED_MOVES: "pan-left", "orbit", ...), its amounts overridden by options.
 
         Amounts go the way the name says: "pan-left" with degrees=30 turns left, "zoom-out" with factor=2 halves.
@@ -274,11 +256,11 @@ class Moves:
             if unknown := sorted(options.keys() - {"frames", "fps", "pitch", "yaw", "roll"}):
                 raise ValueError(f"the actions {name!r} say how far the camera moves: leave {unknown[0]} out")
             steered = direction_trajectory if is_direction(name) else action_trajectory
-            return cast(MovesType, steered(name, lens, **options))
+            return cast("Self", steered(name, lens, **options))
         if is_sequence(name):
             if unknown := sorted(options.keys() - Shot.__annotations__):
                 raise ValueError(f"the moves {name!r} say their amounts themselves: leave {unknown[0]} out")
-            return cast(MovesType, move_sequence(name, lens, **options))
+            return cast("Self", move_sequence(name, lens, **options))
         if name not in NAMED_MOVES:
             raise ValueError(f"no move {name!r}; there are {', '.join(NAMED_MOVES)}")
         method, amounts = NAMED_MOVES[name]
@@ -315,12 +297,8 @@ NAMED_MOVES: dict[str, tuple[str, dict[str, float]]] = {
     "zoom-in": ("zoom", {"factor": 2}),
     "zoom-out": ("zoom", {"factor": 0.5}),
     "dolly-zoom": ("dolly_zoom", {}),
-    **{
-        name: (name, {})
-        for name in ("pan", "tilt", "roll", "truck", "dolly", "pedestal", "orbit", "arc", "spiral", "crane")
-    },
-    "handheld": ("handheld", {}),
-    "zoom": ("zoom", {}),
+    **{name: (name, {}) for name in ("pan", "tilt", "roll", "truck", "dolly", "pedestal", "orbit", "arc", "spiral")},
+    **{name: (name, {}) for name in ("crane", "handheld", "zoom")},
 }
 """Moves by the name a person would say: the constructor and its amounts."""
 
@@ -392,6 +370,11 @@ def _rig(
     position = torch.stack([right, -up, forward], -1) @ heading.mT
     rotation = rotation_from_angles(timing.pitch + pitch, timing.yaw + yaw, timing.roll + roll)
     return cls(pose_matrix(rotation, position), lens, timing.fps)
+
+
+def _check_ahead(subject_distance: float, moved: float) -> None:
+    if not subject_distance > max(0.0, moved):
+        raise ValueError(f"subject_distance must be above 0 and the {moved:g} moved forward, got {subject_distance:g}")
 
 
 def _pitch_to_subject(timing: _Timing, first_distance: float, distance: Tensor, rise: Tensor) -> Tensor:
