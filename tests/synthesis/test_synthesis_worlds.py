@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from ucpe.lenses import UCM, Equirectangular, Pinhole
-from ucpe.synthesis.worlds import World, caption, make_thing, near_plane_depth, render_clip, vocabulary
+from ucpe.synthesis.worlds import World, WorldView, caption, make_thing, near_plane_depth, render_clip, vocabulary
 from ucpe.synthesis.worlds.intersect import cast
 from ucpe.synthesis.worlds.shading import resolve, shade
 from ucpe.synthesis.worlds.surfaces import paint
@@ -397,3 +397,14 @@ def test_a_plain_world_refuses_what_it_cannot_draw():
         World.sample(0, "indoor", style="plain")
     with pytest.raises(ValueError, match="style"):
         World.sample(0, style="flat")
+
+
+@pytest.mark.parametrize("kind", ["outdoor", "indoor"])
+def test_a_quick_picture_differs_from_one_ray_a_pixel_only_where_nothing_has_an_edge(kind):
+    world, view = World.sample(3, kind), WorldView(UCM(xfov=190.0, xi=1.2), 135, 241)
+    pose = np.eye(4)
+    image, quick = view.image(world, pose), view.quick(world, pose)
+    assert (quick[::2, ::2] == image.color[::2, ::2]).all() and (quick[~image.valid] == 0).all()
+    wrong = np.abs(quick.astype(int) - image.color).max(-1)
+    assert 0 < (wrong > 0).mean() < 0.75 and (wrong > 40).mean() < 0.01
+    assert (quick == view.quick(world, pose, threads=1)).all()

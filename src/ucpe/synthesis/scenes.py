@@ -64,10 +64,12 @@ class WorldScene:
     def picture(
         self, lens: Lens, c2w: torch.Tensor, seconds: float, height: int, width: int, *, fast: bool = False
     ) -> np.ndarray:
-        """What a lens sees at a pose (4, 4), (height, width, 3) uint8; `fast` casts one ray per pixel."""
+        """What a lens sees at a pose (4, 4), (height, width, 3) uint8; `fast` casts at most one ray a pixel."""
         pose = c2w.double().clone()
         pose[:3, 3] *= self.world.near_depth
-        return self._view(lens, height, width, 1 if fast else SAMPLES).image(self.world, pose, seconds).color
+        if fast:
+            return self._view(lens, height, width).quick(self.world, pose, seconds)
+        return self._view(lens, height, width, SAMPLES).image(self.world, pose, seconds).color
 
 
 class PanoramaScene:

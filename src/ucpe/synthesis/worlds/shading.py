@@ -29,6 +29,9 @@ COVER, SOFTNESS, HAZE, CLOUD_X, CLOUD_Z, GLOW_WIDTH, STARS, LIGHTS_ON, SUN_EAST,
 """Entries of the look vector: linear colours of sky and lights; then cloud cover and softness, haze distance in metres,
 cloud pattern shift, sun glow, stars, lit windows, and the sun's bearing as a unit vector."""
 
+EDGE_LIGHT, EDGE_SHARE = 0.006, 0.25
+"""Differences of neighbouring pixels from which on they lie on an edge: of display-linear light, and as a share."""
+
 appearance = kernel(nogil=True, error_model="numpy", fastmath={"contract", "arcp", "nsz", "reassoc"})
 _part = njit(nogil=True, error_model="numpy", fastmath={"contract", "arcp", "nsz", "reassoc"})
 _small = njit(nogil=True, error_model="numpy", fastmath={"contract", "arcp", "nsz", "reassoc"}, forceinline=True)
@@ -133,6 +136,37 @@ def resolve(fine, fine_valid, samples, width, valid, encode, start, stop, color)
             color[pixel, 0] = encode[int(red * weight + 0.5)]
             color[pixel, 1] = encode[int(green * weight + 0.5)]
             color[pixel, 2] = encode[int(blue * weight + 0.5)]
+
+
+@appearance
+def bridge(color, met, valid, height, width, todo):
+    """Fills the pixels between every other one of every other row with the mean of those around them.
+
+    `color` (H * W, 3), `met` (H * W,) and `valid` (H * W,) hold for the former; `todo` (H * W,) marks the pixels that
+    lie on an edge, which need a ray of their own.
+    """
+    for row in range(height):
+        above, below = row - row % 2, row + row % 2
+        for column in range(width):
+            left, right = column - column % 2, column + column % 2
+            pixel = row * width + column
+            todo[pixel] = False
+            if pixel == above * width + left or not valid[pixel]:
+                continue
+            if below >= height or right >= width:
+                todo[pixel] = True
+                continue
+            a, b, c, d = above * width + left, above * width + right, below * width + left, below * width + right
+            if not (met[a] == met[b] == met[c] == met[d] and valid[a] and valid[b] and valid[c] and valid[d]):
+                todo[pixel] = True
+                continue
+            for channel in range(3):
+                i, j, k, m = color[a, channel], color[b, channel], color[c, channel], color[d, channel]
+                high = max(max(i, j), max(k, m))
+                if high - min(min(i, j), min(k, m)) > EDGE_LIGHT + EDGE_SHARE * high:
+                    todo[pixel] = True
+                    break
+                color[pixel, channel] = 0.25 * (i + j + k + m)
 
 
 @_small
