@@ -54,6 +54,20 @@ def show_trajectory(
         raise ValueError(f"a trajectory is shown as {', '.join(PICTURES)} or .html, not {path.name!r}")
 
 
+def draw_path(
+    figure: Any,
+    trajectory: Trajectory,
+    region: tuple[float, float, float, float],
+    *,
+    views: int = 7,
+    height: int = 480,
+    width: int = 832,
+) -> None:
+    """Draw only path and views in 3D into a region (left, bottom, width, height) of a figure, in its fractions."""
+    axes = figure.add_axes(region, projection="3d", computed_zorder=False)
+    _draw_space(axes, _scene(trajectory, "", views, height, width), region)
+
+
 @dataclass
 class _View:
     """One drawn camera, in drawing coordinates (right, forward, up)."""
