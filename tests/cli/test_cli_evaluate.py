@@ -4,6 +4,7 @@ import pytest
 from tests.studies import make_study
 
 from ucpe.cli.evaluate import main
+from ucpe.cli.report import main as report
 from ucpe.evaluation.run import load_results
 
 
@@ -33,6 +34,19 @@ def test_cameras_without_a_video_are_reported(study):
     main(["videos", "--cameras", "cameras", "--pose", "none"])
     assert load_results("report").notes == ["1 cameras have no video and are not counted: d."]
     assert "1 cameras have no video" in (study / "report" / "table.md").read_text()
+
+
+def test_options_of_the_authors_script_are_named_in_the_report(study, capsys):
+    stored = ["--pose", "stored", "--pose-results", "poses"]
+    options = ["--protocol", "released-re10k", "--leave-out-jittery", "0.25", "--reference", "videos"]
+    main(["videos", "--cameras", "cameras", *stored, *options, "--against", "reference-poses"])
+    results, printed = load_results("report"), capsys.readouterr().out
+    assert results.protocol == "released-re10k" and len(results.videos) == 3
+    assert "The 1 cameras that turn most suddenly are left out: " in results.notes[0]
+    assert results.notes[0] in printed and "floor of" not in printed
+    assert results.summary["reference_pose"]["RotErr"].mean == pytest.approx(0, abs=1e-4)
+    report(["compare", "report", "--against", "reference-poses"])
+    assert "Pose, orientation and lens errors are against the estimate on the reference" in capsys.readouterr().out
 
 
 def test_unreadable_videos_are_listed_also_without_an_estimator(study):

@@ -223,6 +223,22 @@ def test_a_released_list_is_made_at_the_models_length_and_continues(run, tmp_pat
     assert (tmp_path / "videos/001.mp4").is_file()
 
 
+@pytest.mark.slow
+def test_a_check_compares_with_the_video_without_the_camera(run, tmp_path):
+    code, printed, _ = run(PROMPT, "--move", "pan-left", *QUICK, "--check", "-o", "a.mp4")
+    assert code in (0, 3, 4) and {"a.without-camera.mp4", "a.check.png"} <= {path.name for path in tmp_path.iterdir()}
+    assert "the camera has an effect" in printed and "turn: " in printed
+
+
+def test_an_estimator_that_a_check_lacks_is_missed_before_a_weight_is_loaded(run, no_weights, monkeypatch):
+    def lacking(*_):
+        raise ValueError("needs pycolmap")
+
+    monkeypatch.setattr("ucpe.cli.check.find_pose_estimator", lacking)
+    code, _, said = run(PROMPT, *QUICK, "--check")
+    assert code != 0 and said.strip().endswith("needs pycolmap")
+
+
 def test_ctrl_c_says_how_far_it_came_and_leaves_nothing_half_made(run, tmp_path, monkeypatch):
     checkout(tmp_path)
 

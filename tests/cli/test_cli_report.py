@@ -26,6 +26,10 @@ def test_runs_side_by_side_with_quoted_rows(study, capsys):
     assert load_results("first").protocol == "paper"
     page = (study / "both" / "compare.html").read_text()
     assert "<td>other" in page and "<tr class='quoted'>" in page and page.count("<table") == 1
+    main(["publish", "second", "-o", "board/ours.json", "--label", "published"])
+    assert "board/ours.json: published, protocol robust, 4 videos of the cameras" in capsys.readouterr().out
+    main(["compare", "board", "-o", "all"])
+    assert "| published |" in capsys.readouterr().out
     with pytest.raises(ValueError, match="one of --cameras, --dataset, --realestate10k"):
         evaluate(["videos"])
     with pytest.raises(ValueError, match="no results at"):

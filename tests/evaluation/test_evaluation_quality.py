@@ -5,7 +5,13 @@ from torch import nn
 
 from ucpe.evaluation.frechet import Gaussian, frechet_distance
 from ucpe.evaluation.inputs import Job, read_clip
-from ucpe.evaluation.quality import QualitySettings, gaussian_of_videos, measure_quality, spread_frames
+from ucpe.evaluation.quality import (
+    QualitySettings,
+    gaussian_of_images,
+    gaussian_of_videos,
+    measure_quality,
+    spread_frames,
+)
 from ucpe.lenses import Pinhole
 from ucpe.trajectories import Trajectory
 from ucpe.video import write_video
@@ -73,6 +79,16 @@ def test_fid_and_fvd_are_the_frechet_distance_of_features(jobs, network):
         for paths in ([job.video for job in jobs], [job.reference for job in jobs])
     ]
     assert results["FVD"]["value"] == pytest.approx(frechet_distance(*sides), rel=1e-5)
+
+
+def test_fid_takes_all_frames_if_asked(jobs, network):
+    found = measure_quality(jobs, QualitySettings(fid=network, frames=None, device="cpu"))["FID"]["value"]
+    sides = []
+    for paths in ([job.video for job in jobs], [job.reference for job in jobs]):
+        frames = np.concatenate([read_clip(path).frames for path in paths])
+        assert len(frames) == 5 * len(jobs)
+        sides.append(gaussian_of_images([frames], torch.jit.load(network), torch.device("cpu")))
+    assert found == pytest.approx(frechet_distance(*sides), rel=1e-5)
 
 
 def test_released_networks_are_asked_for_features_and_resize_themselves(jobs, tmp_path):

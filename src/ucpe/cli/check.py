@@ -61,8 +61,9 @@ def main(arguments: Sequence[str]) -> None:
     if options.output is not None:
         check_picture(options.output)
     info = probe_video(options.video)
-    pose = find_pose_estimator(options.pose, info, options.pose_results)
-    calibrator = find_calibrator(options.calibrator, info, options.calibrator_results)
+    size = (info.height, info.width)
+    pose = find_pose_estimator(options.pose, size, options.pose_results)
+    calibrator = find_calibrator(options.calibrator, size, options.calibrator_results)
     check = run_check(
         options.video,
         find_camera(options.video, options.shot, info),
@@ -122,12 +123,12 @@ def find_camera(video: Path, shot: CameraOptions, info: VideoInfo) -> Trajectory
     return path.with_lens(shot.fitted(path.lens, info.height, info.width))
 
 
-def find_pose_estimator(name: str, info: VideoInfo, results: Path | None = None) -> PoseEstimator | None:
-    """The pose estimator of a name, or the one that suits a video."""
+def find_pose_estimator(name: str, size: tuple[int, int], results: Path | None = None) -> PoseEstimator | None:
+    """The pose estimator of a name, or the one that suits a video of a height and width."""
     from ucpe.evaluation.estimators import EstimatorChoice
     from ucpe.evaluation.estimators.colmap import ColmapEstimator, ColmapSettings
 
-    name = ("desk" if is_desk(info) else "colmap") if name == "auto" else name
+    name = ("desk" if is_desk(size) else "colmap") if name == "auto" else name
     if name == "none":
         return None
     if name == "colmap":
@@ -135,19 +136,19 @@ def find_pose_estimator(name: str, info: VideoInfo, results: Path | None = None)
     return EstimatorChoice(name, results).pose_estimator()
 
 
-def find_calibrator(name: str, info: VideoInfo, results: Path | None = None) -> Calibrator | None:
-    """The calibrator of a name, or the one that suits a video and is installed."""
+def find_calibrator(name: str, size: tuple[int, int], results: Path | None = None) -> Calibrator | None:
+    """The calibrator of a name, or the one that suits a video of a height and width and is installed."""
     from importlib.util import find_spec
 
     from ucpe.evaluation.estimators import EstimatorChoice
 
     if name == "auto":
-        name = "desk" if is_desk(info) else "geocalib" if find_spec("geocalib") else "none"
+        name = "desk" if is_desk(size) else "geocalib" if find_spec("geocalib") else "none"
     return None if name == "none" else EstimatorChoice(name, results).calibrator()
 
 
-def is_desk(info: VideoInfo) -> bool:
-    """Whether a video has the size of the desk model's."""
+def is_desk(size: tuple[int, int]) -> bool:
+    """Whether a height and width are those of the desk model's videos."""
     from ucpe.desk import HEIGHT, WIDTH
 
-    return (info.height, info.width) == (HEIGHT, WIDTH)
+    return size == (HEIGHT, WIDTH)

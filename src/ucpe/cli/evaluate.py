@@ -81,7 +81,7 @@ class Evaluate:
     fid: str | None = None
     """TorchScript Inception-v3 for FID."""
     fid_frames: int = 16
-    """Frames of every video for FID and other metrics of single frames; 0 takes all."""
+    """Frames of every video for FID; 0 takes all."""
     fvd: str | None = None
     """TorchScript I3D for FVD."""
     clip: str | None = None

@@ -63,7 +63,7 @@ class Generate:
     """Also write a sheet of frames with the commanded horizon drawn over them."""
     check: bool = False
     """Also make the video that the same seed gives without the camera, and say whether the camera was obeyed, as `ucpe
-    check` does; exits with 3 if it was not."""
+    check` does; exits with 3 if it was not, 4 if that is not certain."""
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -96,6 +96,11 @@ def main(arguments: Sequence[str]) -> None:
         [options.output] if options.list is None else [options.output / f"{i:03d}.mp4" for i in range(len(requests))]
     )
     videos = [(request.with_defaults(facts.defaults), path) for request, path in zip(requests, names)]
+    if options.check:
+        from ucpe.cli.check import find_pose_estimator
+
+        for size in {(request.height or 0, request.width or 0) for request, _ in videos}:
+            find_pose_estimator("auto", size)  # says what is missing, if anything is, before the work begins
     pipe = generate(videos, options.preview)
     if options.check:
         check(videos, pipe)
@@ -205,7 +210,8 @@ def check(videos: list[tuple[Request, Path]], pipe: CameraPipeline | None) -> No
             show("denoising steps without the camera", 0, request.steps or 0)
             make_video_without_camera(pipe, request, without, partial(show, "denoising steps without the camera"))
         info = probe_video(path)
-        estimators = (find_pose_estimator("auto", info), find_calibrator("auto", info))
+        size = (info.height, info.width)
+        estimators = (find_pose_estimator("auto", size), find_calibrator("auto", size))
         verdicts.append(run_check(path, request.camera, *estimators, without=without).verdict)
     worst = next((verdict for verdict in ("not obeyed", "unsure") if verdict in verdicts), "obeyed")
     if worst != "obeyed":

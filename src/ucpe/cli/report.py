@@ -17,11 +17,11 @@ class Compare:
     """Tables of several runs of `ucpe evaluate`, with the paper's published rows beside them if asked for."""
 
     runs: tyro.conf.Positional[tuple[Path, ...]]
-    """Folders that `ucpe evaluate` wrote."""
+    """Folders that `ucpe evaluate` wrote, files of `ucpe report publish`, or folders of such files."""
     quote: tuple[Literal["1", "2", "D"], ...] = ()
     """Tables of the paper to show as quoted rows: 1 (PanShot), 2 (RealEstate10K), D (latency)."""
-    against: Literal["commanded", "reference"] = "commanded"
-    """What orientation and lens are compared with."""
+    against: Literal["commanded", "reference", "reference-poses"] = "commanded"
+    """What orientation and lens, or the poses as well, are compared with, as for `ucpe evaluate`."""
     output: Annotated[Path, tyro.conf.arg(aliases=["-o"])] = Path("comparison")
     """Folder for compare.md, compare.tex and compare.html."""
 

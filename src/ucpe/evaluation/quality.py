@@ -44,7 +44,7 @@ class QualitySettings:
     """Whether code that comes with a model may run; Q-Align's model is such code."""
     device: str | None = None
     frames: int | None = FRAMES_PER_VIDEO
-    """Frames of a video for metrics of single frames; None takes all."""
+    """Frames of a video for FID; None takes all."""
     without_hub: tuple[str, ...] = ()
     """Names of metrics of `ucpe.evaluation.quality_wheels`."""
 

@@ -142,9 +142,10 @@ def counts_failures(results: Results) -> bool:
 
 
 def floor_row(results: Results, against: str = "commanded") -> TableRow | None:
-    """The estimators' own error as a row, if it is known; against references, a calibrator's is on both sides."""
+    """The estimators' own error as a row, if it is known; what is compared with references has it on both sides."""
     known = {column.metric for column in COLUMNS}
-    parts = [floor for part, floor in results.floors.items() if part == "pose" or against == "commanded"]
+    told = {"pose": "pose", "calibration": "commanded"}
+    parts = [floor for part, floor in results.floors.items() if told[part] in PARTS[against]]
     cells = {name: Cell(value) for part in parts for name, value in part.metrics.items() if name in known}
     if not cells:
         return None
