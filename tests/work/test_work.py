@@ -30,6 +30,7 @@ from work_stages import (
 )
 
 from ucpe import files
+from ucpe.cli.train import main as train
 from ucpe.files import atomic_file, file_fingerprint, fingerprint_of, remove_leftovers
 from ucpe.video import VideoWriter, read_video
 from ucpe.work import (
@@ -185,6 +186,8 @@ def test_bad_requests_are_refused():
         list(run(Waiting(), items(0, 0)))
     with pytest.raises(ValueError, match="no engine 'slurm'"):
         list(run(Waiting(), items(0), engine="slurm"))
+    with pytest.raises(ValueError, match="encoding: no engine 'slurm'"):
+        train(["ucpe", "--encoding.engine", "slurm", "--dry-run"])
 
 
 def test_no_item_is_begun_when_the_budget_ends(tmp_path):

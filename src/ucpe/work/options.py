@@ -14,6 +14,12 @@ class EngineOptions:
     engine: str = "local"
     """local; ray, which joins the cluster of RAY_ADDRESS or starts one on this machine; or ray://HOST:PORT."""
 
+    def __post_init__(self) -> None:
+        if self.workers is not None and self.workers < 1:
+            raise ValueError(f"workers must be at least 1, got {self.workers}")
+        if self.engine not in ("local", "ray") and not self.engine.startswith("ray://"):
+            raise ValueError(f"no engine {self.engine!r}; there are local, ray and ray://HOST:PORT")
+
 
 @dataclass(frozen=True)
 class WorkOptions(EngineOptions):

@@ -11,6 +11,7 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+from ucpe.work.options import EngineOptions
 from ucpe.work.pools import Inline, Pool, Processes, Threads
 from ucpe.work.progress import Progress
 from ucpe.work.quarantine import Quarantine
@@ -54,8 +55,7 @@ def run(
     begun once `goes_on()` is false. Ctrl-C or SIGTERM lets running items finish and raises `Stopped`; a second one
     stops at once.
     """
-    if workers is not None and workers < 1:
-        raise ValueError(f"workers must be at least 1, got {workers}")
+    EngineOptions(workers, engine)  # refuses what cannot be
     if repeated := [name for name, count in Counter(item.id for item in items).items() if count > 1]:
         raise ValueError(f"items need different ids; several are called {repeated[0]!r}")
     total, finished, failed = len(items), 0, 0
@@ -129,12 +129,10 @@ def complete(results: Iterable[Done]) -> dict[str, Any]:
 
 def open_pool(stage: Stage, items: Sequence[Item], workers: int | None, engine: str) -> Pool:
     """The workers that an engine offers for some items."""
-    if engine == "ray" or engine.startswith("ray://"):
+    if engine != "local":
         from ucpe.work.cluster import Actors
 
         return Actors(stage, items, workers, engine)
-    if engine != "local":
-        raise ValueError(f"no engine {engine!r}; there are local, ray and ray://HOST:PORT")
     workers = min(workers or 1, len(items))
     if stage.waits:
         return Threads(stage, workers)
