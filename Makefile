@@ -1,7 +1,11 @@
 PYTHON ?= python3
 VENV := .venv
 RUN := $(VENV)/bin
-INSTALL := $(RUN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
+# Python compiles what it imports, which is a part of what is installed.
+INSTALL := $(RUN)/python -m pip install --quiet --no-compile --disable-pip-version-check --constraint constraints.txt
+# A worker that is idle takes tests from the other, so that most files, and what their tests share, stay with one.
+PYTEST := $(RUN)/python -m pytest --numprocesses 2 --dist worksteal
+MAKEFLAGS += --jobs=2
 
 .PHONY: demo chromium test quick lint docs bench fuzz format clean
 
@@ -15,7 +19,7 @@ demo: $(VENV)/.installed
 	$(RUN)/python examples/demo.py
 
 test: lint chromium
-	$(RUN)/python -m pytest --numprocesses 2
+	$(PYTEST)
 
 # The studio's page is tested in a real browser, where there is one.
 chromium:
@@ -24,7 +28,7 @@ chromium:
 	  || echo "no /usr/bin/chromium and no right to install it: tests of the studio's page are skipped"
 
 quick: lint
-	$(RUN)/python -m pytest --numprocesses 2 -m "not slow"
+	$(PYTEST) -m "not slow"
 
 lint: $(VENV)/.installed
 	$(RUN)/ruff check .

@@ -28,10 +28,14 @@ import numpy as np
 import torch
 
 from ucpe.lenses import Equirectangular, Pinhole
-from ucpe.synthesis.curation import OverlayCheck, ProjectionCheck, QualityCheck, RotationCheck, Segmentation
 from ucpe.synthesis.curation.gravity import find_up
+from ucpe.synthesis.curation.overlay import OverlayCheck
 from ucpe.synthesis.curation.poses import SphericalMapper, Track
+from ucpe.synthesis.curation.projection import ProjectionCheck
+from ucpe.synthesis.curation.quality import QualityCheck
+from ucpe.synthesis.curation.rotation import RotationCheck
 from ucpe.synthesis.curation.scale import DepthOptions, near_depth
+from ucpe.synthesis.curation.segmentation import Segmentation
 from ucpe.synthesis.curation.steps import SourceClip, Step
 from ucpe.synthesis.layouts import reduced
 from ucpe.synthesis.panoramas import Panorama, View
@@ -258,7 +262,7 @@ def walk_in_photo(photo: np.ndarray, count: int, width: int, generator: np.rando
     rays = LENS.rays(width // 2, width, dtype=torch.float64).directions.numpy()
     heading, turn = generator.uniform(0, 2 * np.pi, 2)
     ahead = np.array([np.sin(heading), 0.0, np.cos(heading)])
-    frames = []
+    small, frames = cv2.GaussianBlur(photo, (0, 0), 0.4 * photo.shape[1] / width), []
     for step in np.linspace(-0.25, 0.25, count):
         spot = step * ahead
         along = -(rays @ spot) + np.sqrt((rays @ spot) ** 2 + 1 - spot @ spot)
@@ -266,7 +270,6 @@ def walk_in_photo(photo: np.ndarray, count: int, width: int, generator: np.rando
         column = ((np.arctan2(x, z) + turn) / (2 * np.pi) + 0.5) % 1 * photo.shape[1] - 0.5
         row = (np.arctan2(y, np.hypot(x, z)) / np.pi + 0.5) * photo.shape[0] - 0.5
         maps = cv2.convertMaps(column.astype(np.float32), row.astype(np.float32), cv2.CV_32FC1)
-        small = cv2.GaussianBlur(photo, (0, 0), 0.4 * photo.shape[1] / width)
         frames.append(cv2.remap(small, *maps[:2], cv2.INTER_LINEAR, borderMode=cv2.BORDER_WRAP))
     return np.stack(frames)
 
@@ -278,10 +281,12 @@ def forgive(frames: np.ndarray, generator: np.random.Generator) -> Iterator[tupl
     yield "as it is", frames
     gain = np.linspace(1 - draw(0.05, 0.2), 1 + draw(0.05, 0.2), width)[:, None]
     yield "brightness step", (frames * gain).clip(0, 255).astype(np.uint8)
-    angle = np.abs((np.arange(width) / width * 4 + draw(0, 2)) % 2 - 1)[:, None]
+    directions = LENS.rays(height, width, dtype=torch.float64).directions.numpy()
+    axis = np.array([np.sin(turn := draw(0, np.pi)), 0, np.cos(turn)])  # of one lens; the other looks back
+    angle = np.arccos(np.abs(directions @ axis).clip(max=1))[..., None] / (np.pi / 2)
     yield "vignetting", (frames * (1 - draw(0.2, 0.4) * angle**3)).astype(np.uint8)
     moved, rows, columns = frames.copy(), max(round(draw(0.004, 0.012) * height), 1), width // 8
-    moved[:, :, :columns] = np.roll(moved[:, :, :columns], rows, axis=1)
+    moved[:, rows:, :columns] = frames[:, :-rows, :columns]
     yield "stitching offset", moved
     quality = [cv2.IMWRITE_JPEG_QUALITY, int(draw(35, 60))]
     yield "compression", np.stack([cv2.imdecode(cv2.imencode(".jpg", frame, quality)[1], 1) for frame in frames])

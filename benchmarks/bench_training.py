@@ -69,7 +69,7 @@ def main():
             optimizer.zero_grad()
             computed = time.perf_counter()
             for index in draw_clips(recipe, step, CLIPS):
-                encoder(clips.source.pictures(index).video(recipe.frames, recipe.height, recipe.width))
+                encoder(clips.source.clip(index).pictures.video(recipe.frames, recipe.height, recipe.width))
             encoding += time.perf_counter() - computed
             loading, computing = loading + loaded - began, computing + computed - loaded
     cached = loading + computing

@@ -17,6 +17,7 @@ import time
 from pathlib import Path
 
 from ucpe.work import Item, JsonParts, Stage, run
+from ucpe.work.cluster import connect
 
 
 class Sleep(Stage):
@@ -30,53 +31,72 @@ class Nothing(Stage):
         return task
 
 
-def timed(stage, tasks, **options) -> float:
-    started = time.perf_counter()
+def timed(stage, tasks, **options) -> str:
+    started, busy = time.perf_counter(), processor_seconds()
     for _ in run(stage, [Item(f"{number:06d}", task) for number, task in enumerate(tasks)], **options):
         pass
-    return time.perf_counter() - started
+    return f"{time.perf_counter() - started:.1f} s ({processor_seconds() - busy:.1f} s of one core)"
 
 
-def overhead(count: int = 10) -> None:
-    """Items of one second through one worker process, against the same calls without the engine; parts are kept."""
+def processor_seconds() -> float:
+    """Of this process and of those that it has started and that have ended."""
+    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(one.ru_utime + one.ru_stime for one in used)
+
+
+def seconds_long(count: int, workers: int, engine: str) -> tuple[float, float]:
+    """Items of one second with a part each: how many end in a second once all workers work, and seconds for all."""
     with tempfile.TemporaryDirectory() as folder:
         stage = Sleep()
         stage.parts = JsonParts(folder)
-        bare = time.perf_counter()
-        for _ in range(count):
-            stage.process(1.0)
-        bare = time.perf_counter() - bare
-        engine = timed(stage, [1.0] * count)
-    print(f"items of one second: {100 * (engine / bare - 1):.2f} % added by the engine ({count} items)")
+        items, started = [Item(str(number), 1.0) for number in range(count)], time.perf_counter()
+        ends = [time.perf_counter() - started for _ in run(stage, items, workers=workers, engine=engine)]
+    rate = (count - workers) / (ends[-1] - ends[workers - 1])
+    print(
+        f"{count} items of one second, {engine}, {workers} workers: {ends[-1]:.1f} s, the first after {ends[0]:.1f} s, "
+        f"then {rate:.3f} a second",
+        flush=True,
+    )
+    return rate, ends[-1]
+
+
+def overhead(count: int = 20) -> None:
+    """The engine against the same calls without it."""
+    bare = time.perf_counter()
+    for _ in range(count):
+        Sleep().process(1.0)
+    bare = (time.perf_counter() - bare) / count
+    for workers in (1, 2):
+        busy = processor_seconds()
+        rate, _ = seconds_long(count, workers, "local")
+        busy = 100 * (processor_seconds() - busy) / count
+        print(f"  {100 * (workers / rate / bare - 1):.2f} % added by the engine; busy for {busy:.2f} %, start included")
 
 
 def nothing(count: int = 10_000) -> None:
     for workers in (1, 2):
-        seconds = timed(Nothing(), range(count), workers=workers)
-        print(f"items that do nothing: {count} in {seconds:.1f} s, {workers} workers")
+        print(f"{count} items that do nothing, {workers} workers: {timed(Nothing(), range(count), workers=workers)}")
     with tempfile.TemporaryDirectory() as folder:
         stage = Nothing()
         stage.parts = JsonParts(folder)
-        seconds = timed(stage, range(count), workers=2)
-        again = timed(stage, range(count), workers=2)
-    print(f"the same with a part on disk each: {seconds:.1f} s, and {again:.1f} s to find them all done")
+        print(f"the same with a part on disk each: {timed(stage, range(count), workers=2)}")
+        print(f"finding them all done: {timed(stage, range(count), workers=2)}")
 
 
 def on_ray(count: int = 40) -> None:
-    """Items of one second on one worker and on two; by their ends, so that starting the workers is counted apart."""
-    items, rates = [Item(str(number), 1.0) for number in range(count)], []
-    list(run(Sleep(), [Item("0", 0.0)], engine="ray"))  # starts Ray
+    """One worker against two, each on a Ray that has just started, as each command finds it."""
+    found = []
     for workers in (1, 2):
-        started = time.perf_counter()
-        ends = [time.perf_counter() - started for _ in run(Sleep(), items, engine="ray", workers=workers)]
-        rates.append((count - workers) / (ends[-1] - ends[workers - 1]))
-        print(f"{count} items of one second on Ray, {workers} workers: {ends[-1]:.1f} s, first after {ends[0]:.1f} s")
-    print(f"  {rates[0]:.3f} and {rates[1]:.3f} items a second: {rates[1] / rates[0]:.3f} times as fast")
+        ray = connect("ray")
+        found.append(seconds_long(count, workers, "ray"))
+        ray.shutdown()
+    (one, long), (two, short) = found
+    print(f"  {two / one:.3f} times as many a second, {long / short:.3f} times as fast with the workers' start")
 
 
 def statistics(rows: int) -> None:
     with tempfile.TemporaryDirectory() as folder:
-        for count in (rows // 4, rows):
+        for count in (rows // 4, rows // 2, rows):
             table(Path(folder) / str(count), count)
             started, busy = time.perf_counter(), processor_seconds()
             command = [sys.executable, "-m", "ucpe", "dataset", "stats", str(Path(folder) / str(count))]
@@ -84,11 +104,6 @@ def statistics(rows: int) -> None:
             seconds, busy = time.perf_counter() - started, processor_seconds() - busy
             peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 2**20
             print(f"ucpe dataset stats: {count} rows in {seconds:.1f} s ({busy:.1f} s of one core), {peak:.2f} GiB")
-
-
-def processor_seconds() -> float:
-    used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return used.ru_utime + used.ru_stime
 
 
 def table(folder: Path, count: int) -> None:
@@ -127,10 +142,12 @@ def stages() -> None:
     from torch.utils.flop_counter import FlopCounterMode
 
     from ucpe.synthesis.captions import EndpointCaptioner
+    from ucpe.synthesis.curation.exporting import cut_clip
     from ucpe.synthesis.curation.pipeline import CurationSettings, curate_videos
     from ucpe.synthesis.curation.segmentation import Segmentation
     from ucpe.synthesis.curation.steps import write_proxy
     from ucpe.synthesis.curation.tracking import Tracking
+    from ucpe.synthesis.dataset import export_webdataset, open_dataset
     from ucpe.synthesis.worlds import World, render_clip
     from ucpe.training.encoded import encode_video
     from ucpe.video import write_video
@@ -153,11 +170,20 @@ def stages() -> None:
         started = time.process_time()
         write_proxy(folder / "large.mp4", folder / "proxy.mp4", 640)
         print(f"decoding 3840 x 1920 and writing the proxy: {(time.process_time() - started) / 20:.3f} s a frame")
+        started = time.process_time()
+        cut_clip(folder / "large.mp4", {"start": 0, "stop": 20, "fps": 30.0}, folder / "cut.mp4")
+        print(f"cutting a clip of 3840 x 1920: {(time.process_time() - started) / 20:.3f} s a frame")
         clip = [cv2.resize(frames[index % 60], (832, 480)) for index in range(81)]
         write_video(folder / "clip.mp4", clip, 16)
         started = time.process_time()
         EndpointCaptioner("http://localhost/v1", "m").request(folder / "clip.mp4")
         print(f"preparing a request for a caption: {time.process_time() - started:.2f} s a clip of 81 x 480 x 832")
+        table(folder, 400)
+        for video in (folder / "videos").iterdir():
+            video.write_bytes(random.bytes(2_000_000))
+        started = time.process_time()
+        export_webdataset(open_dataset(folder), folder / "shards")
+        print(f"export: {(time.process_time() - started) / 400:.4f} s a clip of 2 MB")
     vae, video = AutoencoderKLWan().eval(), torch.zeros(1, 3, 5, 96, 160)
     with FlopCounterMode(display=False) as counter:
         started = time.process_time()

@@ -1,7 +1,9 @@
 """What the sources of RoRE, RayPE and URoPE leave open, as contestants: the side that we did not take.
 
-python -m ucpe bench encodings --quick --seeds 1 --contestants rore raype urope \
-    --encoding benchmarks.encoding_choices:RoRECamera ... -o choices
+choice=benchmarks.encoding_choices
+ucpe bench encodings --quick --seeds 1 --contestants rore raype urope --reference rore -o choices \\
+    --encoding $choice:RoRECamera --encoding $choice:RoRESlow --encoding $choice:RoRERandom \\
+    --encoding $choice:RayPECamera --encoding $choice:RayPELinear --encoding $choice:URoPEFar
 """
 
 import torch
@@ -40,13 +42,19 @@ class RayPECamera(RayPE):
     anchor: Anchor = "camera"
 
 
-class RayPEStarted(RayPE):
-    """A strength that starts at one instead of zero."""
+class RayPELinear(RayPE):
+    """One linear layer in E instead of two, as the identity with a strength of zero: the reciprocal product."""
 
     def __init__(self, shape: ModelShape):
         super().__init__(shape)
+        identity = torch.eye(shape.head_dim, 7).index_fill(1, torch.tensor(6), 0).repeat(shape.heads, 1)
         for layer in self.layers:
-            nn.init.ones_(layer.strength)
+            for name in ("eq", "ek"):
+                linear = nn.Linear(7, shape.width, bias=False)
+                linear.weight.data.copy_(identity)
+                setattr(layer, name, linear)
+            for strength in (layer.alpha_q, layer.alpha_k):
+                nn.init.zeros_(strength)
 
 
 class URoPEFar(URoPE):

@@ -12,8 +12,8 @@ import textwrap
 from pathlib import Path
 
 WIDTH = 120
-KEPT = re.compile(r"^\s*(\||#|!\[|<|>|```|:::|---|\[)")
-"""Lines that are not prose: tables, headings, pictures, HTML, quotes, fences, directives, links."""
+KEPT = re.compile(r"^\s*(\||#|!\[|<|>|```|:::|---|\[[^\]]*\]:)")
+"""Lines that are not prose: tables, headings, pictures, HTML, quotes, fences, directives, addresses of links."""
 ITEM = re.compile(r"^(\s*)([-*+]|\d+\.)(\s+)")
 
 

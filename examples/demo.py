@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import os
+import sys
 import time
 from pathlib import Path
 
@@ -38,7 +40,8 @@ def main() -> None:
     print(f"{len(videos)} videos in {time.monotonic() - start:.0f} s; the yellow line is the commanded horizon:")
     for name in (*FAMILIES, "demo"):
         print(f"  {options.output / name}{'.png' if name == 'demo' else '.mp4'}")
-    print("Make a shot of your own on a page: ucpe studio")
+    command = os.path.relpath(Path(sys.executable).with_name("ucpe"))
+    print(f"Make a shot of your own on a page: {command} studio")
 
 
 if __name__ == "__main__":

@@ -61,18 +61,15 @@ def main() -> None:
 
 
 def draw_sheet(rows: list[tuple[str, Trajectory, np.ndarray]], path: Path, shown: int = 3) -> None:
-    from ucpe.generation.preview import draw_latitudes
+    from ucpe.pages.drawings import overlay
 
     figure = new_figure(3.2 * len(rows), 3.2 * HEIGHT / WIDTH * shown + 0.35)
     margins = {"wspace": 0.02, "hspace": 0.02, "left": 0.005, "right": 0.995, "top": 0.93, "bottom": 0.005}
     grid = figure.subplots(shown, len(rows), gridspec_kw=margins)
     for column, (name, camera, frames) in zip(grid.T, rows):
         for axes, index in zip(column, np.linspace(0, len(frames) - 1, shown).round().astype(int)):
-            axes.imshow(frames[index], extent=(0, WIDTH, HEIGHT, 0))
-            draw_latitudes(axes, camera.lens_at(index), camera.c2w[index], HEIGHT, WIDTH, arrows=False)
+            axes.imshow(overlay(frames[index], camera[int(index)], WIDTH))
             axes.set_axis_off()
-            axes.set_xlim(0, WIDTH)
-            axes.set_ylim(HEIGHT, 0)
         xfov = float(camera.lens.xfov(HEIGHT, WIDTH))
         column[0].set_title(f"{name.replace('-', ' ')}, {xfov:.0f}°", fontsize=11, color="#2a2d34", pad=5)
     save_figure(figure, path)

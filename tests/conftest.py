@@ -1,10 +1,40 @@
 """One thread per test process: tests run side by side, and some of them fork."""
 
+import json
 import os
+from pathlib import Path
 
 import pytest
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+SLOW = Path(__file__).with_name("slow.txt")
+"""Tests, or whole files of them, that `make quick` leaves out beside those marked in place."""
+
+
+def pytest_addoption(parser):
+    parser.addoption(
+        "--times", metavar="FILE", help="append the processor seconds of every test to FILE, in JSON lines"
+    )
+
+
+def pytest_collection_modifyitems(items):
+    slow = set(SLOW.read_text().splitlines())
+    for item in items:
+        name = item.nodeid
+        if not slow.isdisjoint((name, name.partition("[")[0], name.partition("::")[0])):
+            item.add_marker(pytest.mark.slow)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item):
+    before = sum(os.times()[:4])
+    try:
+        return (yield)
+    finally:
+        if (path := item.config.getoption("--times")) is not None:
+            with open(path, "a") as file:
+                file.write(json.dumps([item.nodeid, round(sum(os.times()[:4]) - before, 3)]) + "\n")
 
 
 def tiny_sana_wm():

@@ -1,4 +1,4 @@
-"""Links in the documentation lead somewhere, its commands take the options they are shown with, the tutorial runs."""
+"""Links in the documentation lead somewhere; its commands take the options shown, and run where they need no input."""
 
 import contextlib
 import functools
@@ -15,6 +15,8 @@ from pathlib import Path
 import pytest
 
 from ucpe.cli import COMMANDS
+from ucpe.lenses.models import LENS_NAMES
+from ucpe.trajectories import NAMED_MOVES
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = sorted(
@@ -73,6 +75,30 @@ def test_commands_take_the_options_they_are_shown_with(page):
         for word in words:
             if re.match(r"--?[a-zA-Z]", word):
                 assert word.split("=")[0] in known, f"{page_name(page)}: ucpe {name} has no {word}"
+
+
+def runs_here(command: list[str]) -> bool:
+    """Whether a command of a page needs nothing but the package: no file, no model, no hour."""
+    name, words = command[1], command[2:]
+    if name in ("lens", "trajectory", "encoding"):
+        return len(words) > 1 and words[1] in {*LENS_NAMES, *NAMED_MOVES, *ENCODED}
+    return name in ("bench", "train") and "--list" in words
+
+
+ENCODED = ("ucpe", "sightline", "lat-up", "plucker", "raw", "frames", "prope", "gta", "cape")
+RUNNABLE = {" ".join(command): command for page in PAGES for command in commands_of(page) if runs_here(command)}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("line", RUNNABLE)
+def test_commands_that_need_no_input_run(line, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    importlib.import_module(f"ucpe.cli.{RUNNABLE[line][1]}").main(RUNNABLE[line][2:])
+    assert capsys.readouterr().out
+
+
+def test_pages_show_commands_that_can_be_run():
+    assert {"lens", "trajectory", "bench", "train"} <= {command[1] for command in RUNNABLE.values()}
 
 
 @pytest.mark.slow

@@ -8,7 +8,8 @@ from docs.import_graph import ROOMS, imported_modules, sources, table
 
 from ucpe.cli import COMMANDS
 
-PACKAGE = Path(__file__).resolve().parents[1] / "src" / "ucpe"
+TESTS = Path(__file__).resolve().parent
+PACKAGE = TESTS.parent / "src" / "ucpe"
 
 
 def imported_rooms(source: str, package: list[str]) -> set[str]:
@@ -64,3 +65,10 @@ def test_the_documented_import_graph_is_the_real_one():
     documented = (PACKAGE.parents[1] / "docs" / "README.md").read_text()
     block = documented[documented.index(real.splitlines()[0]) :].split("```")[0].strip("\n")
     assert marks(block) == marks(real), "run `python docs/import_graph.py --write`"
+
+
+def test_slow_tests_exist():
+    for line in (TESTS / "slow.txt").read_text().splitlines():
+        file, _, name = line.partition("::")
+        text = (TESTS.parent / file).read_text()
+        assert f"def {name.partition('[')[0].rpartition('::')[2]}(" in text or not name, f"there is no {line}"

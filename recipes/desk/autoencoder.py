@@ -21,6 +21,7 @@ from torch.nn import functional
 
 from ucpe.desk.clips import DeskClips, load_shard, shard_paths
 from ucpe.desk.model import autoencoder_config
+from ucpe.evaluation.quality_wheels import ShiftTolerantLpips
 from ucpe.files import write_json
 from ucpe.training.checkpoints import gather_state, load_checkpoint, restore_state, save_checkpoint
 from ucpe.training.encoded import to_model_range
@@ -33,11 +34,13 @@ FITTED_CLIPS = 64
 
 @dataclass(frozen=True)
 class AutoencoderRecipe:
-    """Everything that decides how the desk autoencoder is trained: 8 x 8 x 4 compression into 16 channels.
+    """Everything that decides how the desk autoencoder is trained: 8 x 8 x 4 compression.
 
     The encoder starts as the principal components of the clips, and stays so unless it is trained too.
     """
 
+    channels: int = 16
+    """Channels of the latents. The last level of the encoder must have twice as many and one more."""
     base_dim: int = 16
     """Channels of the encoder's first layer."""
     decoder_base_dim: int = 32
@@ -61,13 +64,19 @@ class AutoencoderRecipe:
     kl_weight: float = 1e-3
     edge_weight: float = 1.0
     """Weight of the difference of neighbouring pixels and frames."""
+    perceptual_weight: float = 0.0
+    """Weight of ST-LPIPS between some frames."""
+    judged_frames: int = 8
+    """Frames of a step that ST-LPIPS sees."""
+    latent_noise: float = 0.0
+    """Largest deviation of the noise that is added to latents, in their own: generated latents are not exact."""
     ema: float = 0.998
     seed: int = 0
     checkpoint_every: int = 200
 
     def config(self) -> dict[str, Any]:
         """Constructor arguments of `AutoencoderKLWan`."""
-        return autoencoder_config(self.base_dim, self.decoder_base_dim, self.dim_mult)
+        return autoencoder_config(self.base_dim, self.decoder_base_dim, self.dim_mult, self.channels)
 
 
 def train_autoencoder(recipe: AutoencoderRecipe, data: Path, output: Path, quiet: bool = False) -> Any:
@@ -85,6 +94,7 @@ def train_autoencoder(recipe: AutoencoderRecipe, data: Path, output: Path, quiet
     parameters = {name: value for name, value in model.named_parameters() if value.requires_grad}
     averaged = {name: value.detach().clone() for name, value in parameters.items()}
     optimizer = torch.optim.AdamW(parameters.values(), lr=recipe.learning_rate, betas=(0.9, 0.99), weight_decay=1e-4)
+    likeness = ShiftTolerantLpips().network.requires_grad_(False) if recipe.perceptual_weight else None
     write_json(output / "recipe.json", asdict(recipe))
     start = 0
     if checkpoint := load_checkpoint(output / "checkpoints"):
@@ -96,7 +106,7 @@ def train_autoencoder(recipe: AutoencoderRecipe, data: Path, output: Path, quiet
         for step in range(start, recipe.steps):
             for group in optimizer.param_groups:
                 group["lr"] = recipe.learning_rate * _schedule(step, recipe.steps, recipe.warmup)
-            loss, parts = _loss(model, _random_crops(recipe, step, shards), recipe, step)
+            loss, parts = _loss(model, likeness, _random_crops(recipe, step, shards), recipe, step)
             if not math.isfinite(loss.item()):
                 save_checkpoint(output / "checkpoints", step, gather_state(parameters, optimizer, averaged))
                 raise ValueError(f"the loss is {loss.item()} at step {step}; the state before it is kept in {output}")
@@ -116,20 +126,32 @@ def train_autoencoder(recipe: AutoencoderRecipe, data: Path, output: Path, quiet
     return _with_latent_statistics(model, data, output)
 
 
-def _loss(model: Any, video: Tensor, recipe: AutoencoderRecipe, step: int) -> tuple[Tensor, dict[str, float]]:
+def _loss(
+    model: Any, likeness: Any, video: Tensor, recipe: AutoencoderRecipe, step: int
+) -> tuple[Tensor, dict[str, float]]:
     torch.manual_seed(recipe.seed * 1_000_003 + step)
     with torch.autocast(video.device.type, torch.bfloat16, enabled=recipe.precision == "bf16"):
         with torch.set_grad_enabled(recipe.train_encoder):
             posterior = encode_whole(model, video)
-        decoded = decode_whole(model, posterior.sample()).float()
+            latents = posterior.sample()
+        if recipe.latent_noise:
+            noise = recipe.latent_noise * torch.rand(len(latents), 1, 1, 1, 1)
+            latents = latents + noise * latents.std() * torch.randn_like(latents)
+        decoded = decode_whole(model, latents).float()
     pixel = functional.l1_loss(decoded, video)
     differences = [functional.l1_loss(decoded.diff(dim=axis), video.diff(dim=axis)) for axis in (2, 3, 4)]
     edges = torch.stack(differences).mean()
     mean, variance, log_variance = posterior.mean.float(), posterior.var.float(), posterior.logvar.float()
     kl = 0.5 * (mean.square() + variance - 1 - log_variance).mean()
     loss = pixel + recipe.edge_weight * edges + recipe.kl_weight * kl
+    if recipe.perceptual_weight:
+        made, true = (clip.transpose(1, 2).flatten(0, 1) for clip in (decoded, video))  # (B * N, 3, H, W)
+        chosen = torch.randperm(len(made))[: recipe.judged_frames]
+        loss = loss + recipe.perceptual_weight * likeness(made[chosen], true[chosen]).mean()
     psnr = -10 * math.log10(functional.mse_loss(decoded.detach().clamp(-1, 1), video).item() / 4)
-    return loss, {"loss": loss.item(), "pixel": pixel.item(), "edges": edges.item(), "kl": kl.item(), "psnr": psnr}
+    sharpness = (decoded.detach().diff(dim=-1).square().mean() / video.diff(dim=-1).square().mean()).item()
+    shown = {"loss": loss.item(), "pixel": pixel.item(), "edges": edges.item(), "kl": kl.item(), "psnr": psnr}
+    return loss, {**shown, "sharpness": sharpness}
 
 
 def _random_crops(recipe: AutoencoderRecipe, step: int, shards: _Shards) -> Tensor:

@@ -42,6 +42,7 @@ from ucpe.evaluation.protocols import PROTOCOLS
 from ucpe.files import atomic_file, file_fingerprint, fingerprint_of
 from ucpe.lenses import UCM
 from ucpe.training.encoded import to_model_range
+from ucpe.training.recipes import has_bf16
 from ucpe.trajectories import Trajectory
 from ucpe.trajectories.rotations import rotation_log
 
@@ -127,7 +128,7 @@ def through_autoencoder(shard: Path) -> Tensor:
         path.parent.mkdir(exist_ok=True)
         model, decoded = AutoencoderKLWan.from_pretrained(weights.parent, torch_dtype=torch.float32), []
         for video in load_shard(shard).video.split(8):
-            with torch.no_grad(), torch.autocast("cpu", torch.bfloat16):
+            with torch.no_grad():
                 restored = decode_whole(model, encode_whole(model, to_model_range(video)).mode())
             decoded.append(((restored.float().clamp(-1, 1).movedim(1, -1) + 1) * 127.5).round().byte())
         with atomic_file(path) as temporary:
@@ -219,7 +220,7 @@ def _fit(
                 shards[turn % len(shards)], settings.autoencoded, np.random.default_rng([settings.seed, turn])
             )
         generator = np.random.default_rng([settings.seed, done])
-        with torch.autocast("cpu", torch.bfloat16):
+        with torch.autocast("cpu", torch.bfloat16, enabled=has_bf16()):
             loss = loss_of(network, clips, generator, batch)
         optimizer.zero_grad()
         loss.backward()

@@ -25,7 +25,7 @@ from ucpe.bench.generated_videos import constant_guess
 from ucpe.desk import FPS, HEIGHT, WIDTH
 from ucpe.desk.clips import VALIDATION_SEED, DeskClips, load_shard, render_shard
 from ucpe.evaluation.statistics import bootstrap_interval
-from ucpe.generation import CameraPipeline
+from ucpe.generation.pipeline import CameraPipeline
 from ucpe.trajectories import Trajectory
 from ucpe.video import write_video
 

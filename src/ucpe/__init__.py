@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from ucpe.encodings import camera_attention as camera_attention
     from ucpe.encodings import camera_operator as camera_operator
     from ucpe.encodings import lat_up_map as lat_up_map
-    from ucpe.generation import CameraPipeline as CameraPipeline
+    from ucpe.generation.pipeline import CameraPipeline as CameraPipeline
     from ucpe.lenses import EUCM as EUCM
     from ucpe.lenses import UCM as UCM
     from ucpe.lenses import BrownConrady as BrownConrady
@@ -46,7 +46,7 @@ _HOMES = {
     "ucpe.trajectories": "Trajectory Keyframe",
     "ucpe.encodings": "camera_attention camera_operator lat_up_map",
     "ucpe.adapters": "CameraAdapter ReCamMaster CameraCtrl",
-    "ucpe.generation": "CameraPipeline",
+    "ucpe.generation.pipeline": "CameraPipeline",
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names.split()}
 

@@ -7,13 +7,16 @@ import itertools
 import json
 import os
 import re
+import shutil
 import socket
+import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 WHOLE = 1 << 20
 """Files up to this many bytes are compared by all of their content, larger ones by blocks of it."""
@@ -23,6 +26,9 @@ BLOCKS, BLOCK = 16, 1 << 14
 
 ABANDONED = 24 * 3600
 """Seconds after which a temporary file of another machine counts as left behind."""
+
+MAX_NAME = 150
+"""Maximum length of a file name made from a title; systems take 255, and temporary names are longer."""
 
 _numbers = itertools.count()
 _tidied: set[Path] = set()
@@ -45,9 +51,7 @@ def temporary_name(path: str | Path) -> Path:
     if path.is_dir():
         raise IsADirectoryError(f"{path} is a folder: name a file to write")
     path.parent.mkdir(parents=True, exist_ok=True)
-    if path.parent not in _tidied:
-        _tidied.add(path.parent)
-        remove_leftovers(path.parent)
+    _tidy(path.parent)
     return path.with_name(f".{path.name}.{_host()}.{os.getpid()}.{next(_numbers)}.partial")
 
 
@@ -69,16 +73,37 @@ def write_json(path: str | Path, content: Any) -> None:
     write_file(path, json.dumps(content, indent=1, allow_nan=False) + "\n")
 
 
+@contextmanager
+def temporary_folder() -> Iterator[Path]:
+    """A folder where the system keeps temporary files, gone after the block; those of killed processes are removed."""
+    _tidy(Path(tempfile.gettempdir()))
+    name = tempfile.mkdtemp(prefix=f".ucpe.{_host()}.{os.getpid()}.", suffix=".partial")
+    try:
+        yield Path(name)
+    finally:
+        shutil.rmtree(name, ignore_errors=True)
+
+
 def remove_leftovers(folder: Path) -> None:
-    """Remove temporary files of processes that are gone."""
-    for file in folder.glob(".*.partial"):
-        owner = re.search(r"\.([^.]+)\.(\d+)\.\d+\.partial$", file.name)
-        if owner is not None and owner[1] == _host():
-            left = not is_running(int(owner[2]))
-        else:
-            left = file.exists() and time.time() - file.stat().st_mtime > ABANDONED
-        if left:
-            file.unlink(missing_ok=True)
+    """Remove temporary files and folders of processes that are gone, as far as this user may."""
+    for path in folder.glob(".*.partial"):
+        owner = re.search(r"\.([^.]+)\.(\d+)\.\w+\.partial$", path.name)
+        if owner is None:
+            continue  # not ours
+        with suppress(OSError):
+            if owner[1] == _host():
+                left = not is_running(int(owner[2]))
+            else:
+                left = time.time() - path.stat().st_mtime > ABANDONED
+            if left:
+                shutil.rmtree(path) if path.is_dir() else path.unlink()
+
+
+def _tidy(folder: Path) -> None:
+    """Remove what dead processes left in a folder, once in this process."""
+    if folder not in _tidied:
+        _tidied.add(folder)
+        remove_leftovers(folder)
 
 
 def is_running(process: int) -> bool:
@@ -100,6 +125,14 @@ def is_running(process: int) -> bool:
     except PermissionError:
         pass
     return True
+
+
+def safe_name(title: str) -> str:
+    """A file name for any title: unusual characters as %XX, and a long one cut and told apart by a hash."""
+    name = quote(title, safe="")
+    if len(name) <= MAX_NAME:
+        return name
+    return f"{name[: MAX_NAME - 17]}~{hashlib.sha256(name.encode()).hexdigest()[:16]}"
 
 
 def fingerprint_of(*things: Any, **named: Any) -> str:

@@ -1,14 +1,11 @@
 """The adapter benchmark end to end at tiny size: killed and continued, cut short, and asked for the impossible."""
 
 import json
-import os
 import pickle
-import signal
-import subprocess
-import sys
 import time
 from dataclasses import replace
 from functools import partial
+from multiprocessing import get_context
 from pathlib import Path
 
 import numpy as np
@@ -25,7 +22,6 @@ from ucpe.bench.adapter_contestants import (
     CONTESTANTS,
     LEARNING_RATE,
     MAIN,
-    base_recipe,
     contestant_recipe,
     find_contestants,
 )
@@ -34,13 +30,14 @@ from ucpe.bench.adapters import Benchmark, Folders, run_benchmark
 from ucpe.bench.figures import COLORS
 from ucpe.evaluation.report.quoted import quoted_rows
 from ucpe.lenses import FAMILIES
-from ucpe.training.recipes import RECIPES
+from ucpe.training.progress import CURVE_FILE, read_curve
+from ucpe.training.recipes import RECIPES, desk_model
+from ucpe.training.runs import run
 from ucpe.trajectories import Trajectory
 from ucpe.work import Record
 
-ROOT = Path(__file__).resolve().parents[2]
 FIELDS = (("batch", 2), ("micro_batch", 2), ("validation_clips", 2), ("checkpoint_every", 1))
-TINY = Benchmark(("none", "ucpe"), 1, steps=3, base_steps=2, videos=2, sample_steps=1, fields=FIELDS)
+TINY = Benchmark(("none", "ucpe"), 1, steps=3, videos=2, sample_steps=1, fields=FIELDS)
 METRIC = "PitchErr"
 
 
@@ -78,30 +75,29 @@ def save_clips(folder, count, seed):
 
 @pytest.fixture(scope="module")
 def folders(tmp_path_factory):
+    """Clips, and a base trained for two steps as `ucpe train desk-model --adapter none` would."""
     root = tmp_path_factory.mktemp("adapters")
-    return Folders(root / "out", root / "shared", save_clips(root / "train", 4, 0), save_clips(root / "held", 2, 1))
+    train, held = save_clips(root / "train", 4, 0), save_clips(root / "held", 2, 1)
+    changes = {**dict(FIELDS), "steps": 2, "samples": 0, "autoencoder": str(desk.WEIGHTS / "vae")}
+    recipe = replace(desk_model(), adapter="none", orientation=False, **changes)
+    base = run(recipe, train, root / "base", validation=held, tracker=None, quiet=True)
+    AcceleratorState._reset_state(True)
+    return Folders(root / "out", root / "shared", train, held, base=base)
 
 
 @pytest.fixture(scope="module")
 def killed(folders):
     """A run that is killed while its first contestant trains; what it left behind."""
-    script = f"""
-import sys
-sys.path.insert(0, {str(ROOT / "src")!r})
-from pathlib import Path, PosixPath
-from ucpe.bench.adapters import Benchmark, Folders, run_benchmark
-run_benchmark({TINY!r}, {folders!r}, workers=1)
-"""
-    process = subprocess.Popen([sys.executable, "-c", script], env={**os.environ, "OMP_NUM_THREADS": "1"})
-    deadline = time.monotonic() + 240
+    process = get_context("fork").Process(target=run_benchmark, args=(TINY, folders), kwargs={"workers": 1})
+    process.start()
+    deadline = time.monotonic() + 900
     while not (found := list(folders.output.glob("work/ucpe/*/checkpoints/step-*1.safetensors"))):
-        if process.poll() is not None or time.monotonic() > deadline:
+        if not process.is_alive() or time.monotonic() > deadline:
             break
         time.sleep(0.002)
-    process.send_signal(signal.SIGKILL)
-    process.wait()
-    base = list(folders.shared.glob("base-*/trained.json"))
-    return {"checkpoints": found, "base": base, "time": base[0].stat().st_mtime_ns if base else None}
+    process.kill()
+    process.join()
+    return found
 
 
 @pytest.fixture(scope="module")
@@ -114,8 +110,7 @@ def continued(folders, killed):
 
 def test_a_killed_run_continues_and_ends_the_same(folders, killed, continued):
     results, seen = continued
-    assert killed["checkpoints"] and len(killed["base"]) == 1
-    assert killed["base"][0].stat().st_mtime_ns == killed["time"]
+    assert killed
     assert [step for step in seen if step[0] == "runs"] == [("runs", 1, 2), ("runs", 2, 2)]
     assert not list(folders.output.glob("work/*/*/checkpoints"))
     only = replace(TINY, contestants=("ucpe",), modes=("text",))
@@ -143,7 +138,7 @@ def test_results_have_the_layout_of_the_papers_table(folders, continued):
     results, _ = continued
     stored = json.loads((folders.output / "results.json").read_text())
     assert stored["errors"] == results.to_json()["errors"]
-    assert (stored["clips"], stored["base"]["steps"], stored["base"]["kind"]) == (4, 2, "trained")
+    assert (stored["clips"], stored["base"]["kind"]) == (4, "given")
     for mode in ("text", "first-frame"):
         for metric in (*generated_videos.METRICS, LOSS):
             spread = results.errors[mode][metric]["ucpe"]
@@ -162,46 +157,40 @@ def test_results_have_the_layout_of_the_papers_table(folders, continued):
     assert filled_cells(pixels(folders.output / "views.png"), 1, 1).item() > 0.3
 
 
-def test_the_base_alone_is_what_an_untrained_adapter_leaves(continued):
+def test_the_base_alone_is_what_an_untrained_adapter_leaves(folders, continued):
     results, _ = continued
-    base = results.base.validation["high-noise"]
+    base = read_curve(folders.base.parent / CURVE_FILE)[-1]["validation/high-noise"]
     assert results.errors["text"][LOSS]["none"].mean == pytest.approx(base, rel=0.02)
     assert results.errors["text"][LOSS]["none"].mean != results.errors["text"][LOSS]["ucpe"].mean
 
 
-def test_when_time_is_over_the_base_keeps_its_steps_and_nothing_else_is_run(folders, continued, tmp_path):
+def test_when_time_is_over_a_training_keeps_its_steps_and_nothing_else_is_run(folders, continued, tmp_path):
     calls = iter(range(1000))
     setup = replace(folders, output=tmp_path / "out", shared=tmp_path / "shared")
-    longer = replace(TINY, base_steps=50)
+    longer = replace(TINY, steps=50)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(adapters.Setup, "goes_on", lambda self: next(calls) < 1)
         results = run_benchmark(longer, setup, workers=1, minutes=60)
     assert "after 2 of 50 steps" in results.unfinished
-    assert list(setup.shared.glob("base-50-steps-*/checkpoints/step-0000002.safetensors"))
+    assert list(setup.output.glob("work/ucpe/*/checkpoints/step-0000002.safetensors"))
     assert not any(results.runs.values())
     text = (setup.output / "results.md").read_text()
-    assert "The base is not trained yet" in text and "0 of 2 runs" in text and "ucpe/seed-0" in text
+    assert "0 of 2 runs" in text and "ucpe/seed-0" in text
     assert (setup.output / "errors.png").exists()
 
 
-def test_a_given_base_is_used_as_it_is(folders, continued, tmp_path):
-    base = next(folders.shared.glob("base-*/model"))
-    given = replace(folders, output=tmp_path / "out", shared=tmp_path / "shared", base=base)
-    only = replace(TINY, contestants=("none",), modes=("text",), base_steps=None)
-    results = run_benchmark(only, given, workers=1)
-    assert results.base == Base("given")
-    assert results.errors["text"][METRIC]["none"] == continued[0].errors["text"][METRIC]["none"]
-    assert not [*given.shared.glob("base-*")]
+def test_a_given_base_is_named_so(continued):
+    assert continued[0].base == Base("given")
+    assert "The base was given. Each contestant" in markdown(continued[0])
 
 
 def test_without_one_the_bundled_base_is_used(folders, tmp_path):
-    where = replace(folders, output=tmp_path / "out", shared=tmp_path / "shared")
-    only = replace(TINY, contestants=("none",), modes=("text",), base_steps=None)
+    where = replace(folders, output=tmp_path / "out", shared=tmp_path / "shared", base=None)
+    only = replace(TINY, contestants=("none",), modes=("text",))
     results = run_benchmark(only, where, workers=1)
     assert (results.base.kind, results.base.steps) == ("bundled", 3000)
     assert "The base, bundled: 3000 steps without any camera" in (where.output / "results.md").read_text()
     assert results.runs["none/seed-0"] is not None
-    assert not [*where.shared.glob("base-*")]
     stopped = run_benchmark(replace(only, videos=1), where, workers=1, minutes=0)
     assert (stopped.base, stopped.runs) == (results.base, {"none/seed-0": None})
 
@@ -263,8 +252,7 @@ def test_every_contestant_has_the_recipe_of_its_row_and_the_same_terms():
     assert (recipes[0].learning_rate, recipes[0].batch) == (LEARNING_RATE, BATCH)
     own = contestant_recipe(CONTESTANTS["cameractrl"], 300, learning_rate=None)
     assert own.learning_rate == RECIPES["desk-cameractrl"].learning_rate != LEARNING_RATE
-    base = base_recipe(700)
-    assert (base.adapter, base.train_base, base.steps) == ("none", True, 700)
+    base = desk_model()
     assert (base.first_frame, base.objective) == (recipes[0].first_frame, recipes[0].objective)
     assert [one.name for one in find_contestants(("gta", "ucpe", "gta"))] == ["ucpe", "gta"]
     assert CONTESTANTS["gta"].reference == "ucpe" == CONTESTANTS["ucpe-relative"].reference
@@ -284,7 +272,7 @@ def test_every_contestant_fits_the_desk_transformer(name):
 def test_a_base_without_first_frames_is_refused(folders, tmp_path):
     (tmp_path / "model_index.json").write_text(json.dumps({"_class_name": "WanPipeline"}))
     with pytest.raises(ValueError, match="takes no first frame"):
-        run_benchmark(replace(TINY, base_steps=None), replace(folders, base=tmp_path))
+        run_benchmark(TINY, replace(folders, base=tmp_path))
 
 
 def test_everything_a_worker_process_needs_can_be_sent_to_it(folders):
@@ -309,12 +297,8 @@ def test_everything_a_worker_process_needs_can_be_sent_to_it(folders):
         ({"videos": 3}, "too few for 3 videos"),
         ({"modes": ("image",)}, "no mode 'image'"),
         ({"data": Path("nowhere")}, "no desk clips"),
-        ({"autoencoder": Path("nowhere")}, "no autoencoder in nowhere"),
         ({"decoder": Path("nowhere")}, "no decoder in nowhere"),
         ({"shards": 0}, "shards"),
-        ({"base_steps": 0}, "base_steps"),
-        ({"base": Path("base")}, "--base or --base-steps, not both"),
-        ({"base_steps": None, "autoencoder": desk.WEIGHTS / "vae"}, "brings its own autoencoder"),
     ],
 )
 def test_impossible_requests_raise_before_anything_is_made(change, message, folders, tmp_path):

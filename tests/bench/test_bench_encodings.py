@@ -1,13 +1,11 @@
 import json
-import os
 import pickle
 import re
-import signal
-import subprocess
 import sys
 import time
 from dataclasses import replace
 from functools import partial
+from multiprocessing import get_context
 from pathlib import Path
 
 import numpy as np
@@ -71,13 +69,13 @@ def test_runs_are_kept_and_redone_only_when_their_key_changes(tmp_path):
 
     runs = [Item(f"some/run-{i}", i, "a") for i in range(3)]
     seen = []
-    records = run_all(runs[:2], work, folder, 1, Budget(), lambda *what: seen.append(what))
+    records = run_all(runs[:2], work, folder, Budget(), progress=lambda *what: seen.append(what))
     assert [record.tensors["value"].item() for record in records.values()] == [0, 2]
     assert seen == [("runs", 1, 2), ("runs", 2, 2)]
-    records = run_all(runs, work, folder, 1, Budget())
+    records = run_all(runs, work, folder, Budget())
     assert (calls, list(records)) == ([0, 1, 2], ["some/run-0", "some/run-1", "some/run-2"])
     assert records["some/run-0"].facts["seconds"] >= 0
-    run_all([Item("some/run-1", 1, "b")], work, folder, 1, Budget())
+    run_all([Item("some/run-1", 1, "b")], work, folder, Budget())
     assert calls == [0, 1, 2, 1]
 
 
@@ -109,7 +107,7 @@ def test_everything_a_worker_process_needs_can_be_sent_to_it(tmp_path):
 
 
 def test_the_documented_example_is_gta(tmp_path, monkeypatch):
-    code = re.search(r"```python\n(.*?)```", (ROOT / "docs/evidence.md").read_text(encoding="utf-8"), re.S)
+    code = re.search(r"```python\n(.*?)```", (ROOT / "docs/evidence-encodings.md").read_text(encoding="utf-8"), re.S)
     (tmp_path / "documented_encoding.py").write_text(code.group(1))
     monkeypatch.syspath_prepend(tmp_path)
     mine, gta = (encodings.find_contestant(name) for name in ("documented_encoding:MyEncoding", "gta"))
@@ -124,29 +122,21 @@ def test_the_documented_example_is_gta(tmp_path, monkeypatch):
 
 
 def test_a_killed_run_continues_and_ends_the_same(tmp_path, tiny_shards):
-    script = f"""
-import sys
-sys.path.insert(0, {str(ROOT / "src")!r})
-from pathlib import Path
-from ucpe.bench import view_synthesis_data
-view_synthesis_data.CLIPS_PER_SHARD = 4
-from ucpe.bench import encodings
-from ucpe.bench.view_synthesis_model import Training
-benchmark = encodings.Benchmark(("none", "ucpe"), 1, Training(steps=2, batch=2, clips=8), ("all",), 4)
-encodings.run_benchmark(benchmark, Path({str(tmp_path / "killed")!r}), workers=1)
-"""
-    process = subprocess.Popen([sys.executable, "-c", script], env={**os.environ, "OMP_NUM_THREADS": "1"})
+    one_seed = replace(TINY, seeds=1)
+    process = get_context("fork").Process(
+        target=run_benchmark, args=(one_seed, tmp_path / "killed"), kwargs={"workers": 1}
+    )
+    process.start()
     first = tmp_path / "killed/runs/ucpe/all-seed-0.safetensors"
     deadline = time.monotonic() + 240
-    while not first.exists() and process.poll() is None and time.monotonic() < deadline:
+    while not first.exists() and process.is_alive() and time.monotonic() < deadline:
         time.sleep(0.005)
-    process.send_signal(signal.SIGKILL)
-    process.wait()
+    process.kill()
+    process.join()
     assert first.exists()
     assert not (tmp_path / "killed/results.json").exists()
     before = first.stat().st_mtime_ns
     seen: list[tuple[str, int, int]] = []
-    one_seed = replace(TINY, seeds=1)
     results = run_benchmark(one_seed, tmp_path / "killed", workers=1, progress=lambda *what: seen.append(what))
     assert first.stat().st_mtime_ns == before
     assert seen[-1] == ("runs", 2, 2)
@@ -174,6 +164,15 @@ def test_results_name_every_setting_and_say_what_was_not_run(tmp_path, tiny_shar
     assert results.cost["ucpe"].ratio == 1
     assert results.cost["none"].step_milliseconds > 0
     assert len(results.curves["none"]) == 2
+    back = run_benchmark(replace(TINY, reference="none"), tmp_path, workers=1)  # trains nothing again
+    assert back.runs == results.runs
+    there = results.differences["seen"]["mean"]["none"].mean
+    assert back.differences["seen"]["mean"]["ucpe"].mean == pytest.approx(-there)
+    assert back.cost["none"].ratio == 1
+    assert "## Difference to None" in (tmp_path / "results.md").read_text()
+    narrow = run_benchmark(replace(TINY, contestants=("ucpe",), seeds=1, trainings=("narrow",)), tmp_path, workers=1)
+    assert len(narrow.curves["ucpe"]) == 2
+    assert narrow.psnr["seen"]["mean"]["ucpe"] is None and narrow.psnr["unseen"]["mean"]["ucpe"].mean > 0
 
 
 def test_without_time_everything_is_shown_as_not_run(tmp_path, tiny_shards):
@@ -215,7 +214,13 @@ def test_what_cannot_take_part_is_refused_before_rendering(name, message, tmp_pa
 
 @pytest.mark.parametrize(
     ("change", "message"),
-    [({"seeds": 0}, "seeds"), ({"trainings": ("wide",)}, "training set 'wide'"), ({"contestants": ()}, "contestants")],
+    [
+        ({"seeds": 0}, "seeds"),
+        ({"trainings": ("wide",)}, "training set 'wide'"),
+        ({"trainings": ()}, "no training sets"),
+        ({"contestants": ()}, "contestants"),
+        ({"reference": "ucpee"}, "no contestant 'ucpee'"),
+    ],
 )
 def test_impossible_requests_raise(change, message, tmp_path):
     with pytest.raises(ValueError, match=message):

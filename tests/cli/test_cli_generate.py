@@ -158,7 +158,7 @@ BAD = [
     (("--list", "gone.json", "-o", "o"), "gone.json"),
     (("--list", "file", "-o", "o"), "must hold a list"),
     (("--list", "out.json", "-o", "o"), "entry 0: '../x.json' leads out of the folder"),
-    (("--list", "out.json", "--move", "pan"), "says itself what the camera is"),
+    (("--list", "out.json", "--move", "pan"), "already says what the camera is"),
     (("--again", "file"), "file"),
 ]
 

@@ -16,6 +16,13 @@ def test_show_a_name(tmp_path, capsys):
     assert picture.read_bytes()[:4] == b"\x89PNG"
 
 
+@pytest.mark.parametrize("name", ["division", "field-of-view"])
+def test_bend_of_a_lens_with_one_parameter(name, tmp_path, capsys):
+    size = ["--height", "48", "--width", "84"]
+    main(["show", name, "--k", "0.2", "--xfov", "80", *size, "-o", str(tmp_path / "lens.png")])
+    assert "k 0.2" in capsys.readouterr().out
+
+
 def test_show_a_file(tmp_path, capsys):
     KannalaBrandt(fx=300, width=640, height=480, k1=0.01).save(tmp_path / "c.yaml", "kalibr")
     main(["show", str(tmp_path / "c.yaml"), "-o", str(tmp_path / "c.png")])

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from ucpe.cli.match import main
-from ucpe.synthesis.motion import read_motions
+from ucpe.synthesis.motion.candidates import read_motions
 from ucpe.synthesis.motion.figures import draw_balance
 
 
@@ -27,4 +27,4 @@ def test_the_command_says_what_is_missing(tmp_path):
     with pytest.raises(ValueError, match="up vectors"):
         main(["motions", str(tmp_path / "bench"), "-o", str(tmp_path / "m")])
     with pytest.raises(ValueError, match="no category"):
-        draw_balance({}, {}, tmp_path / "x.png")
+        draw_balance({"clips": {}}, tmp_path / "x.png")

@@ -22,7 +22,7 @@ def test_runs_side_by_side_with_quoted_rows(study, capsys):
     printed = capsys.readouterr().out
     assert "| other |" in printed
     assert "UCPE (quoted)" in printed
-    assert load_results("second").quality["FID"]["reason"].startswith("FID could not be computed")
+    assert load_results("second").quality["FID"].reason.startswith("FID could not be computed")
     assert load_results("first").protocol == "paper"
     page = (study / "both" / "compare.html").read_text()
     assert "<td>other" in page and "<tr class='quoted'>" in page and page.count("<table") == 1

@@ -259,16 +259,18 @@ def test_raype_is_the_reciprocal_product_and_starts_at_nothing(poses):
     layer = AddedRays(HEADS, HEAD_DIM).double()
     rays = plucker_rays(Pinhole(xfov=90), poses(VIEWS), HEIGHT, WIDTH, dtype=torch.float64).flatten(0, 2)
     assert not any(added.any() for added in layer(rays))
-    nn.init.ones_(layer.strength)
-    added = layer(rays)
-    for head in range(HEADS):
-        for i in range(TOKENS):
-            for j in range(TOKENS):
-                (d, m), (e, n) = rays[i].split(3), rays[j].split(3)
-                m, n = m / m.norm().clamp(min=1e-6), n / n.norm().clamp(min=1e-6)
-                lengths = [(a @ a + b @ b).sqrt() / HEAD_DIM**0.5 for a, b in ((d, m), (e, n))]
-                product = (d @ n + m @ e) / (lengths[0] * lengths[1]) / 4  # the gate starts at one half
-                assert abs(added[0][head, i] @ added[1][head, j] - product) < 1e-5
+    identity = torch.eye(HEADS * HEAD_DIM, 7, dtype=torch.float64).index_fill(1, torch.tensor(6), 0)
+    layer.eq = layer.ek = nn.Linear(7, HEADS * HEAD_DIM, bias=False).double()
+    layer.eq.weight.data.copy_(identity)
+    nn.init.zeros_(layer.scale_gate[2].weight)  # a gate of one half
+    added = [t.transpose(0, 1).flatten(1) for t in layer(rays)]
+    for i in range(TOKENS):
+        for j in range(TOKENS):
+            (d, m), (e, n) = rays[i].split(3), rays[j].split(3)
+            m, n = m / m.norm().clamp(min=1e-6), n / n.norm().clamp(min=1e-6)
+            lengths = [((a @ a + b @ b) / (HEADS * HEAD_DIM) + 1e-6).sqrt() for a, b in ((d, m), (e, n))]
+            product = (d @ n + m @ e) / (lengths[0] * lengths[1]) / 4
+            assert abs(added[0][i] @ added[1][j] - product) < 1e-9
     operator = camera_operator("gta", Pinhole(xfov=90), torch.eye(4).repeat(VIEWS, 1, 1), HEIGHT, WIDTH, HEAD_DIM)
     operator, (query, key, value) = operator.to(torch.float64), tensors()
     found = camera_attention(query, key, value, operator, added=layer(rays))
@@ -284,24 +286,25 @@ def test_raype_by_its_definition(poses):
     rays = plucker_rays(UCM(xfov=120, xi=0.7), poses(VIEWS), HEIGHT, WIDTH, dtype=torch.float64).flatten(0, 2)
     rays[0, 3:] = 0  # through the world's origin: a moment without direction
     for_query, for_key = layer(rays)
-    first, last = layer.gate[0], layer.gate[2]
+    assert for_query.all() and not any(added.any() for added in layer(torch.zeros(1, 6, dtype=torch.float64)))
+    first, last = layer.scale_gate[0], layer.scale_gate[2]
     for token, ray in enumerate(rays):
         direction, moment = ray.split(3)
         size = moment.norm().clamp(min=1e-6).log()
         moment = moment / size.exp()
         hidden = first.weight[:, 0] * size + first.bias
-        hidden = hidden * (1 + torch.erf(hidden / 2**0.5)) / 2
+        hidden = hidden / (1 + (-hidden).exp())
         gate = 1 / (1 + (-(last.weight @ hidden + last.bias)).exp())
-        for found, projection, norm, numbers in (
-            (for_query, layer.query_projection, layer.query_norm, (direction, moment)),
-            (for_key, layer.key_projection, layer.key_norm, (moment, direction)),
+        for found, projection, norm, strength, numbers in (
+            (for_query, layer.eq, layer.norm_pe_q, layer.alpha_q, (direction, moment)),
+            (for_key, layer.ek, layer.norm_pe_k, layer.alpha_k, (moment, direction)),
         ):
-            projected = projection.weight @ torch.cat([*numbers, size[None]])
-            for head in range(HEADS):
-                channels = slice(head * HEAD_DIM, (head + 1) * HEAD_DIM)
-                scale = norm.weight / projected[channels].square().mean().sqrt()
-                expected = layer.strength * gate[channels] * scale * projected[channels]
-                torch.testing.assert_close(found[head, token], expected, atol=1e-10, rtol=1e-10)
+            hidden = projection[0].weight @ torch.cat([*numbers, size[None]])
+            hidden = hidden * (1 + torch.erf(hidden / 2**0.5)) / 2
+            projected = projection[2].weight @ hidden
+            projected = projected / (projected.square().mean() + 1e-6).sqrt()
+            expected = strength * gate * norm.weight * projected
+            torch.testing.assert_close(found[:, token].flatten(), expected, atol=1e-10, rtol=1e-10)
 
 
 def test_mean_turn_is_the_mean():

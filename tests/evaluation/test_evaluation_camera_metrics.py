@@ -10,6 +10,8 @@ from ucpe.evaluation.camera_metrics import (
     commanded_calibration,
     fit_radial,
     orientation_errors,
+    views_of_calibration,
+    views_of_camera,
     wrapped,
 )
 from ucpe.evaluation.estimators.base import Calibration, angles_of_up, calibration_from_plain, calibration_to_plain
@@ -129,13 +131,19 @@ def test_calibrations_survive_json():
 
 def test_gravity_latitude_and_up_errors_are_those_of_the_fault():
     camera = Trajectory.static(UCM(xfov=90, xi=0.0), frames=3, pitch=10.0, roll=5.0)
+
+    def errors(found, wanted=None):
+        told = views_of_camera(camera) if wanted is None else views_of_calibration(wanted, 48, 80)
+        return orientation_errors(views_of_calibration(found, 48, 80), told, 48, 80)
+
     true = commanded_calibration(camera, "ucm", 48, 80)
-    assert max(orientation_errors(true, camera, 48, 80).values()) < 0.05
-    pitched = orientation_errors(replace(true, pitch=true.pitch + 6), camera, 48, 80)
+    assert max(errors(true).values()) < 0.05
+    pitched = errors(replace(true, pitch=true.pitch + 6))
     assert pitched["GravityErr"] == pytest.approx(6, abs=1e-3) and 3 < pitched["LatitudeErr"] < 6.1
-    rolled = orientation_errors(replace(true, roll=true.roll + 8), camera, 48, 80)
+    assert errors(true, replace(true, pitch=true.pitch + 6)) == pytest.approx(pitched, abs=0.01)
+    rolled = errors(replace(true, roll=true.roll + 8))
     assert rolled["UpErr"] == pytest.approx(8, abs=1.0)
     radial = commanded_calibration(camera, "radial", 48, 80)
-    assert max(orientation_errors(radial, camera, 48, 80).values()) < 0.1
-    unknown = replace(true, pitch=np.full(3, np.nan))
-    assert orientation_errors(unknown, camera, 48, 80) == {}
+    assert max(errors(radial).values()) < 0.1
+    assert errors(radial.rows(np.array([0, 2])), true.rows(np.array([2]))) == pytest.approx(errors(radial), abs=0.1)
+    assert errors(replace(true, pitch=np.full(3, np.nan))) == {}

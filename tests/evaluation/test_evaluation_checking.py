@@ -1,10 +1,11 @@
+import cv2
 import numpy as np
 import pytest
 import torch
 
 from ucpe.evaluation.checking import check_video, effect_of
 from ucpe.evaluation.estimators.base import Calibration, EstimationFailure, PoseEstimate
-from ucpe.evaluation.estimators.colmap import PairMatches, fit_rotation, focal_factor_of_turns, keyframes
+from ucpe.evaluation.estimators.colmap import PairMatches, consensus_rotation, focal_factor_of_turns, keyframes
 from ucpe.evaluation.report.checks import draw_check, lines_of, terminal_plot
 from ucpe.lenses import UCM
 from ucpe.trajectories import Trajectory
@@ -100,6 +101,28 @@ def test_a_wrong_pitch_and_a_wrong_lens_are_named_and_nothing_else(video):
     assert [name for name, verdict in verdicts(check).items() if verdict != "obeyed"] == ["field of view"]
 
 
+def wall_seen_by(camera: Trajectory) -> np.ndarray:
+    """Frames of a textured wall two units ahead."""
+    texture = cv2.resize(np.random.default_rng(1).integers(0, 255, (60, 120, 3), np.uint8), (1440, 720))
+    matrix = LENS.intrinsics(96, 160).double().numpy()
+    wall = np.array([[9 / 1440, 0, -4.5], [0, 9 / 1440, -2.25], [0, 0, 2], [0, 0, 1]])
+    views = [matrix @ np.linalg.inv(pose)[:3] @ wall for pose in camera.c2w.double().numpy()]
+    return np.stack([cv2.warpPerspective(texture, view, (160, 96)) for view in views])
+
+
+def test_another_path_is_not_claimed_where_the_commanded_one_fits_the_matches_too(tmp_path):
+    camera = moving()
+    poses = Poses(camera.c2w.flip(0), focal_factor=1.4, xfov=90.0)
+    for name, frames, verdict in (
+        ("true", wall_seen_by(camera), "unsure"),
+        ("frozen", wall_seen_by(camera)[:1].repeat(FRAMES, 0), "not obeyed"),
+    ):
+        write_video(tmp_path / f"{name}.mp4", frames, 8.0)
+        check = check_video(tmp_path / f"{name}.mp4", camera, poses)
+        assert set(verdicts(check).values()) == {verdict} and len(check.quantities) == 3
+        assert any("fits the matches too" in note for note in check.notes) == (name == "true")
+
+
 def test_what_the_estimator_cannot_know_is_not_claimed(video):
     camera = moving()
     frozen = camera.c2w[:1].repeat(FRAMES, 1, 1)
@@ -154,7 +177,7 @@ def test_the_focal_length_follows_from_turns():
         rays = [ray * [1.0, 1.0, 1 / 1.25] for ray in (true, true @ turn.T)]  # 1.25 too short a lens
         before, after = (ray / np.linalg.norm(ray, axis=1, keepdims=True) for ray in rays)
         pairs.append(PairMatches(0, index + 1, before, after, np.eye(3), np.zeros((300, 2), int)))
-        fits[0, index + 1] = fit_rotation(before, after, 0.05, generator)
+        fits[0, index + 1] = consensus_rotation(before, after, 0.05, generator)
     assert focal_factor_of_turns(pairs, fits, 1 / 400) == pytest.approx(1.25, rel=0.03)
     assert focal_factor_of_turns(pairs, {key: (np.eye(3), 1.0) for key in fits}, 1 / 400) is None
 

@@ -7,9 +7,9 @@ from ucpe.evaluation.estimators.colmap import (
     ColmapEstimator,
     ColmapSettings,
     PairMatches,
+    consensus_rotation,
     epipolar_distance,
     explains_the_rest,
-    fit_rotation,
     prefers_rotation,
 )
 from ucpe.evaluation.estimators.known_rotation import average_rotations, build_tracks, solve_structure
@@ -37,13 +37,13 @@ def rays(generator, count=200):
     return directions / np.linalg.norm(directions, axis=1, keepdims=True)
 
 
-def test_fit_rotation_ignores_wrong_matches():
+def test_a_consensus_ignores_wrong_matches():
     generator = np.random.default_rng(0)
     rotation = rotation_exp(torch.tensor([0.1, -0.2, 0.05], dtype=torch.float64)).numpy()
     before = rays(generator)
     after = before @ rotation.T + generator.normal(size=before.shape) * 1e-4
     after[:60] = rays(generator, 60)
-    found, share = fit_rotation(before, after, 1e-3, generator)
+    found, share = consensus_rotation(before, after, 1e-3, generator)
     assert np.abs(found - rotation).max() < 1e-4
     assert share == pytest.approx(0.7, abs=0.03)
 
@@ -61,7 +61,7 @@ def test_moving_and_turning_are_told_apart():
         after += generator.normal(size=after.shape) * 1e-3
         after /= np.linalg.norm(after, axis=1, keepdims=True)
         pair = PairMatches(0, 1, before, after, essential, np.zeros((len(before), 2), int))
-        fits = {(0, 1): fit_rotation(before, after, 3e-3, generator)}
+        fits = {(0, 1): consensus_rotation(before, after, 3e-3, generator)}
         assert prefers_rotation([pair], fits, 1e-3) is turns
         moved = np.linalg.inv(np.block([[rotation, shift[:, None]], [np.zeros((1, 3)), np.ones((1, 1))]]))
         map_of_it = PoseEstimate(torch.from_numpy(np.stack([np.eye(4), moved])), np.arange(2))

@@ -70,19 +70,19 @@ def network(tmp_path_factory):
 
 def test_fid_and_fvd_are_the_frechet_distance_of_features(jobs, network):
     results = measure_quality(jobs, QualitySettings(fid=network, fvd=network, device="cpu"))
-    assert results["FID"]["value"] > 0.01
-    assert "too few" not in results["FID"]["note"]
-    assert "too few" in results["FVD"]["note"]  # 4 videos for 12 dimensions
+    assert results["FID"].value > 0.01
+    assert "too few" not in results["FID"].note
+    assert "too few" in results["FVD"].note  # 4 videos for 12 dimensions
 
     sides = [
         gaussian_of_videos((read_clip(path).frames for path in paths), Means(), torch.device("cpu"))
         for paths in ([job.video for job in jobs], [job.reference for job in jobs])
     ]
-    assert results["FVD"]["value"] == pytest.approx(frechet_distance(*sides), rel=1e-5)
+    assert results["FVD"].value == pytest.approx(frechet_distance(*sides), rel=1e-5)
 
 
 def test_fid_takes_all_frames_if_asked(jobs, network):
-    found = measure_quality(jobs, QualitySettings(fid=network, frames=None, device="cpu"))["FID"]["value"]
+    found = measure_quality(jobs, QualitySettings(fid=network, frames=None, device="cpu"))["FID"].value
     sides = []
     for paths in ([job.video for job in jobs], [job.reference for job in jobs]):
         frames = np.concatenate([read_clip(path).frames for path in paths])
@@ -99,7 +99,7 @@ def test_released_networks_are_asked_for_features_and_resize_themselves(jobs, tm
         torch.jit.script(Released(video)).save(paths[name])
     results = measure_quality(jobs, QualitySettings(**paths, device="cpu"))
     for name, video in (("FID", False), ("FVD", True)):
-        assert results[name].get("reason") is None, results[name]
+        assert not results[name].reason, results[name]
         sides = []
         for clips in ([job.video for job in jobs], [job.reference for job in jobs]):
             batches = [read_clip(path).frames for path in clips]
@@ -111,17 +111,15 @@ def test_released_networks_are_asked_for_features_and_resize_themselves(jobs, tm
                 [b.reshape(len(b), 2, 16, 2, 24, 3).mean((2, 4)).reshape(len(b), -1) for b in batches]
             )
             sides.append(Gaussian.of(quarters))
-        assert results[name]["value"] == pytest.approx(frechet_distance(*sides), rel=1e-3)
-        assert results[name]["value"] > 100
-        assert results[name]["weights"] == paths[name.lower()]
+        assert results[name].value == pytest.approx(frechet_distance(*sides), rel=1e-3)
+        assert results[name].value > 100
+        assert results[name].weights == paths[name.lower()]
 
 
 def test_videos_that_cannot_be_read_or_have_no_caption_are_counted(jobs, network, tmp_path):
     (tmp_path / "cut.mp4").write_bytes(b"")
     more = [*jobs, Job("cut", tmp_path / "cut.mp4", jobs[0].camera)]
-    assert (
-        "1 videos could not be read" in measure_quality(more, QualitySettings(fid=network, device="cpu"))["FID"]["note"]
-    )
+    assert "1 videos could not be read" in measure_quality(more, QualitySettings(fid=network, device="cpu"))["FID"].note
 
 
 def test_whatever_a_model_raises_is_a_reason(jobs, monkeypatch):
@@ -132,13 +130,13 @@ def test_whatever_a_model_raises_is_a_reason(jobs, monkeypatch):
 
     monkeypatch.setattr(quality, "_qalign", broken)
     results = measure_quality(jobs, QualitySettings(qalign="somewhere", device="cpu"))
-    assert "has no attribute 'score'" in results["Q-Align"]["reason"]
+    assert "has no attribute 'score'" in results["Q-Align"].reason
 
 
 def test_equal_sets_have_no_distance(jobs, network):
     same = [Job(job.name, job.reference, job.camera, reference=job.reference) for job in jobs]
     results = measure_quality(same, QualitySettings(fid=network, device="cpu"))
-    assert results["FID"]["value"] == pytest.approx(0, abs=1e-6)
+    assert results["FID"].value == pytest.approx(0, abs=1e-6)
 
 
 def test_missing_weights_give_one_reason_and_the_rest_comes_out(jobs, network):
@@ -146,17 +144,17 @@ def test_missing_weights_give_one_reason_and_the_rest_comes_out(jobs, network):
         jobs,
         QualitySettings(fid="nowhere.pt", fvd=network, clip="/no/such/clip", qalign="/no/such/model", device="cpu"),
     )
-    assert "no file nowhere.pt" in results["FID"]["reason"]
-    assert "value" in results["FVD"]
-    assert "could not be computed with weights /no/such/clip" in results["CLIP"]["reason"]
-    assert "--trust-remote-code" in results["Q-Align"]["reason"]
-    assert all("\n" not in entry.get("reason", "") for entry in results.values())
+    assert "no file nowhere.pt" in results["FID"].reason
+    assert results["FVD"].value is not None
+    assert "could not be computed with weights /no/such/clip" in results["CLIP"].reason
+    assert "--trust-remote-code" in results["Q-Align"].reason
+    assert all("\n" not in entry.reason for entry in results.values())
 
 
 def test_what_a_metric_needs_is_said(jobs, network):
     bare = [Job(job.name, job.video, job.camera) for job in jobs]
     results = measure_quality(bare, QualitySettings(fid=network, device="cpu"))
-    assert "reference videos" in results["FID"]["reason"]
+    assert "reference videos" in results["FID"].reason
     assert measure_quality(jobs, QualitySettings()) == {}
 
 
@@ -177,8 +175,8 @@ def test_clip_score_with_a_tiny_real_model(jobs, tmp_path):
     transformers.CLIPProcessor(image, tokenizer).save_pretrained(tmp_path)
     assert tokenizers.__version__
     result = measure_quality(jobs, QualitySettings(clip=str(tmp_path), device="cpu"))["CLIP"]
-    assert result.get("reason") is None, result
-    assert 0 <= result["low"] <= result["value"] <= result["high"] <= 100
+    assert not result.reason, result
+    assert 0 <= result.low <= result.value <= result.high <= 100
 
 
 def test_frames_are_spread_over_the_whole_video():

@@ -27,7 +27,9 @@ def videos(tmp_path_factory):
     noisy = (moving + np.random.default_rng(1).normal(0, 12, moving.shape)).clip(0, 255).astype(np.uint8)
     for name, frames in (("true", moving), ("noisy", noisy), ("changed", changed)):
         write_video(folder / f"{name}.mp4", frames, 8.0)
-    return {name: folder / f"{name}.mp4" for name in ("true", "noisy", "changed")}
+    write_video(folder / "faster.mp4", moving, 12.5)
+    write_video(folder / "shorter.mp4", moving[:-1], 8.0)
+    return {path.stem: path for path in folder.iterdir()}
 
 
 def test_what_moves_and_stays_itself_warps_onto_itself():
@@ -42,7 +44,7 @@ def test_what_moves_and_stays_itself_warps_onto_itself():
 
 
 def test_flow_warp_tells_moving_from_changing(videos):
-    scores = {name: FlowWarp().score(path, None) for name, path in videos.items()}
+    scores = {name: FlowWarp().score(videos[name], None) for name in ("true", "noisy", "changed")}
     assert scores["true"] < 0.5 * scores["noisy"] < scores["changed"]
 
 
@@ -57,6 +59,7 @@ def test_metrics_of_wheels_order_videos_by_likeness(name, package, videos):
     same, near, far = (metric.score(videos[video], videos["true"]) for video in ("true", "noisy", "changed"))
     if name == "vmaf":
         assert same > 95 and same > near > far
+        assert all(metric.score(videos[video], videos["true"]) > 95 for video in ("faster", "shorter"))
     else:
         assert same == pytest.approx(0, abs=1e-5) and min(near, far) > 0.05
 
@@ -65,9 +68,18 @@ def test_quality_is_reported_under_its_own_name_or_with_a_reason(videos):
     camera = Trajectory.static(Pinhole(xfov=90), frames=FRAMES, fps=8)
     job = Job("true", videos["true"], camera)
     results = measure_quality([job], QualitySettings(without_hub=("flow-warp", "vmaf")))
-    assert results["FlowWarp"]["value"] > 0 and "DIS" in results["FlowWarp"]["note"]
-    assert "reference" in results["vmaf"]["reason"] or "imageio-ffmpeg" in results["vmaf"]["reason"]
+    assert results["FlowWarp"].value > 0 and "DIS" in results["FlowWarp"].note
+    assert "reference" in results["vmaf"].reason or "imageio-ffmpeg" in results["vmaf"].reason
     assert not {"LPIPS", "FID", "FVD"} & set(results)
+
+
+def test_a_video_that_cannot_be_read_does_not_take_the_others_with_it(videos, tmp_path):
+    write_video(tmp_path / "still.mp4", textured()[None], 8.0)
+    camera = Trajectory.static(Pinhole(xfov=90), frames=FRAMES, fps=8)
+    jobs = [Job(path.stem, path, camera) for path in (videos["true"], tmp_path / "still.mp4")]
+    found = measure_quality(jobs, QualitySettings(without_hub=("flow-warp",)))["FlowWarp"]
+    assert found.value > 0 and "1 of 2 videos" in found.note
+    assert "one frame" in measure_quality(jobs[1:], QualitySettings(without_hub=("flow-warp",)))["flow-warp"].reason
 
 
 @pytest.mark.slow

@@ -8,7 +8,7 @@ import pytest
 from ucpe.evaluation.report.quoted import QUOTED, quoted_rows
 from ucpe.evaluation.report.tables import Cell, Table, TableRow, latex, markdown, ranks, rows_of_quotes
 from ucpe.evaluation.report.write import comparison
-from ucpe.evaluation.results import Counts, Failure, Floor, Results
+from ucpe.evaluation.results import Counts, Failure, Floor, QualityScore, Results, VideoRecord
 from ucpe.evaluation.statistics import Summary, bootstrap_interval, summarise
 
 
@@ -155,8 +155,8 @@ def results(label: str, protocol: str, value: float, failures: bool = False, est
         notes=["something about the input"],
         summary={"pose": {"RotErr": Summary(value, value, value, value, 3, 1, 2 * value)}},
         families={},
-        quality={"FID": {"reason": "FID could not be computed: no file"}},
-        videos=[{"name": name} for name in "xyzw"],
+        quality={"FID": QualityScore(reason="FID could not be computed: no file")},
+        videos=[VideoRecord(name=name, family="wide", gravity=True, lens={}, camera="1f") for name in "xyzw"],
     )
 
 
@@ -193,6 +193,14 @@ def test_runs_of_other_estimators_or_other_videos_say_so():
     table = comparison([results("a", "robust", 1.0), other])
     assert ranks(table)
     assert any("different videos (4, 3, 3 in common)" in note for note in table.notes)
+
+
+def test_runs_told_other_cameras_are_not_ranked():
+    other = results("b", "robust", 2.0)
+    other = replace(other, videos=[replace(video, camera="2e") for video in other.videos])
+    table = comparison([results("a", "robust", 1.0), other])
+    assert not ranks(table)
+    assert any("different cameras: they cannot be compared" in note for note in table.notes)
 
 
 def test_the_estimators_own_error_stands_beside_runs_side_by_side():

@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
+
+import av
 import numpy as np
 import pytest
 import torch
 
-from ucpe.evaluation.estimators import Calibration, EstimatorChoice, PoseEstimate
+from ucpe.evaluation.estimators import EstimatorChoice
+from ucpe.evaluation.estimators.base import Calibration, PoseEstimate
 from ucpe.evaluation.tracking import TrackedCamera, _calibrated_up, read_part, track_video, view_depth
 from ucpe.lenses import UCM, Equirectangular, Pinhole
+from ucpe.synthesis.footage import Footage
+from ucpe.synthesis.layouts import Layout
 from ucpe.synthesis.worlds import World, near_plane_depth, render_clip
 from ucpe.trajectories import Trajectory, alignment_error, umeyama
 from ucpe.video import VideoError, write_video
+
+AROUND = ((0, 0), (1, 0), (-1, 0), (0, 1), (0, -1))
+"""Pixels by which a picture that is right is moved to make it wrong."""
 
 
 def film(path, lens, camera: Trajectory, seed: int, height: int, width: int) -> None:
@@ -68,6 +77,39 @@ def test_the_camera_of_a_panorama_is_found_with_its_scale(tmp_path):
     position, rotation = errors(tracked, camera)
     assert position < 0.01 and rotation < 0.5 and tracked.sure and tracked.camera.up_known
     assert tracked.camera.path_length() == pytest.approx(0.5, rel=0.1)
+
+
+def test_stereo_and_cubemaps_are_tracked_as_the_panorama_they_show(tmp_path):
+    camera = Trajectory.truck(Equirectangular(), 0.1, frames=2, fps=8)
+    film(tmp_path / "walk.mp4", Equirectangular(), camera, 4, 192, 384)
+    whole, _ = read_part(tmp_path / "walk.mp4", 0.0, None, 1, 192)
+    for layout, frames in {
+        Layout("equirectangular", "top-bottom"): np.concatenate([whole.frames, np.roll(whole.frames, 3, 2)], 1),
+        Layout("equirectangular", "side-by-side"): np.concatenate([whole.frames, np.roll(whole.frames, 3, 2)], 2),
+        Layout("eac", "mono"): np.stack([filtered(frame, "v360", "e:eac:w=768:h=512") for frame in whole.frames]),
+    }.items():
+        write_video(tmp_path / "other.mp4", frames, 8)
+        assert Footage(tmp_path / "other.mp4").layout[:2] == layout[:2]
+        found, _ = read_part(tmp_path / "other.mp4", 0.0, None, 1, 192, layout)
+        assert found.frames.shape == whole.frames.shape
+        off = [np.abs(found.frames.astype(float) - np.roll(whole.frames, (x, y), (2, 1))).mean() for x, y in AROUND]
+        assert min(off) == off[0] < 7
+    with pytest.raises(ValueError, match="add --lens equirectangular"):
+        track_video(tmp_path / "other.mp4", None, Pinhole(xfov=80), stereo="mono")
+
+
+def filtered(picture: np.ndarray, name: str, settings: str) -> np.ndarray:
+    """A picture (H, W, 3) after one of FFmpeg's filters."""
+    graph = av.filter.Graph()
+    height, width = picture.shape[:2]
+    graph.link_nodes(
+        graph.add_buffer(width=width, height=height, format="rgb24", time_base=Fraction(1, 8)),
+        graph.add(name, settings),
+        graph.add("format", "rgb24"),
+        graph.add("buffersink"),
+    ).configure()
+    graph.push(av.VideoFrame.from_ndarray(picture, format="rgb24"))
+    return graph.pull().to_ndarray()
 
 
 def test_a_calibrator_says_which_way_is_up():

@@ -9,7 +9,7 @@ from ucpe import desk
 from ucpe.evaluation.estimators.base import Clip
 from ucpe.evaluation.estimators.desk import DeskMotionEstimator
 from ucpe.evaluation.protocols import PROTOCOLS
-from ucpe.generation import CameraPipeline
+from ucpe.generation.pipeline import CameraPipeline
 from ucpe.lenses import FAMILIES, UCM
 from ucpe.training.base_models import find_folder
 from ucpe.trajectories import Trajectory

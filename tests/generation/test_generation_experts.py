@@ -8,12 +8,12 @@ import pytest
 import torch
 from diffusers import AutoencoderKLWan, FlowMatchEulerDiscreteScheduler, WanPipeline, WanTransformer3DModel
 
-from ucpe.adapters import CameraAdapter
+from ucpe.adapters import CameraAdapter, SCoPE
 from ucpe.cli.parsing import parse
 from ucpe.cli.train import Options
 from ucpe.desk import model as desk
-from ucpe.generation import CameraPipeline
 from ucpe.generation.defaults import Defaults
+from ucpe.generation.pipeline import CameraPipeline
 from ucpe.lenses import UCM, Pinhole
 from ucpe.training.base_models import BaseModel
 from ucpe.training.objective import FlowMatching
@@ -98,6 +98,23 @@ def test_every_call_of_both_experts_is_steered_and_both_matter(saved):
         changed = pipeline(PROMPT, CAMERA).frames[0]
         assert not np.array_equal(changed, video)
         video = changed
+
+
+def test_scope_steers_the_expert_of_high_noise_and_leaves_the_other(saved, tmp_path):
+    """As released: one expert trained along with its rays, the other as it was."""
+    model = CameraPipeline.from_pretrained(saved / "model").detach()
+    high, low = (
+        SCoPE.for_transformer(t, tuned=t is model.transformer) for t in (model.transformer, model.transformer_2)
+    )
+    for parameter in high.parameters():
+        torch.nn.init.normal_(parameter)
+    for name, adapter in (("high", high), ("low", low)):
+        adapter.save_pretrained(tmp_path / name)
+    pipeline = CameraPipeline.from_pretrained(saved / "model", [tmp_path / "high", tmp_path / "low"])
+    calls = steered_calls(pipeline)
+    assert all(count and count == steered for count, steered in calls.values()), calls
+    video = pipeline(PROMPT, CAMERA).frames[0]
+    assert not np.array_equal(pipeline(PROMPT, CAMERA.with_lens(Pinhole(xfov=60))).frames[0], video)
 
 
 def test_a_pipeline_with_more_denoisers_than_adapters_is_refused(pipe, saved):

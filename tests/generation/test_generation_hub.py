@@ -2,6 +2,7 @@
 
 import base64
 import hashlib
+import itertools
 import json
 import os
 import subprocess
@@ -92,14 +93,7 @@ def hub():
     thread.start()
     yield server
     server.shutdown()
-
-
-def run(script, home, endpoint):
-    variables = {**os.environ, "HF_ENDPOINT": endpoint, "HF_HOME": str(home), "HF_HUB_OFFLINE": "0"}
-    variables["HF_HUB_DISABLE_XET"] = "1"
-    done = subprocess.run([sys.executable, "-c", script], env=variables, capture_output=True, text=True, timeout=600)
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+    server.server_close()
 
 
 FUNCTIONS = """
@@ -120,23 +114,32 @@ def refused(model):
 
 @pytest.mark.slow
 def test_models_and_adapters_go_to_the_hub_and_come_back_also_without_network(hub, tmp_path):
-    online = f"""{FUNCTIONS}
+    script = f"""{FUNCTIONS}
 pipe = load("lab/desk", token="secret")
 pipe.push_to_hub("me/again", token="secret")
 pipe.adapter.save_pretrained({str(tmp_path / "adapter")!r}, push_to_hub=True, repo_id="me/adapter", token="secret")
 load("me/again")
 load("me/again", adapter="lab/adapter")
 refused("lab/absent")
+print("END", flush=True)
+sys.stdin.readline()
+load("me/again", local_files_only=True)
+refused("lab/never-seen")
 """
-    *loaded, refusal = run(online, tmp_path / "home", hub.address).split("\n", 3)
+    variables = {**os.environ, "HF_ENDPOINT": hub.address, "HF_HOME": str(tmp_path / "home"), "HF_HUB_OFFLINE": "0"}
+    variables |= {"HF_HUB_DISABLE_XET": "1"}
+    pipes = dict.fromkeys(("stdin", "stdout"), subprocess.PIPE)
+    with subprocess.Popen([sys.executable, "-c", script], env=variables, text=True, **pipes) as process:
+        online = "".join(itertools.takewhile(lambda line: line != "END\n", process.stdout))
+        hub.shutdown()
+        hub.server_close()
+        cut_off, _ = process.communicate("\n", timeout=600)
+    assert process.returncode == 0, online + cut_off
+    *loaded, refusal = online.split("\n", 3)
     assert len(loaded) == 3 and len(set(loaded)) == 1
     assert "cannot get lab/absent from the hub" in refusal and "Traceback" not in refusal
     assert "Bearer secret" in hub.tokens
     assert {"generation.json", "camera_adapter/config.json", "model_index.json"} <= hub.repositories["me/again"].keys()
     assert "config.json" in hub.repositories["me/adapter"]
-    cut_off = f"""{FUNCTIONS}
-load("me/again", local_files_only=True)
-refused("lab/never-seen")
-"""
-    again, refusal = run(cut_off, tmp_path / "home", "http://127.0.0.1:9").split("\n", 1)
+    again, refusal = cut_off.split("\n", 1)
     assert again == loaded[0] and "hf download lab/never-seen" in refusal and "Traceback" not in refusal

@@ -13,11 +13,12 @@ from tests.pictures import filled_cells, pixels, shows
 
 from ucpe.adapters import CameraAdapter, ReCamMaster
 from ucpe.desk import model as desk
-from ucpe.generation import CameraPipeline
 from ucpe.generation.defaults import Defaults
-from ucpe.generation.preview import HORIZON, LINES, preview_sheet
+from ucpe.generation.pipeline import CameraPipeline
+from ucpe.generation.preview import preview_sheet
 from ucpe.generation.requests import Request, make_video, make_video_without_camera, read_again, read_list
 from ucpe.lenses import UCM, Pinhole
+from ucpe.pages.drawings import HORIZON, UP
 from ucpe.trajectories import Trajectory
 from ucpe.video import read_frames
 
@@ -279,7 +280,7 @@ def test_preview_draws_every_video(video, tmp_path):
     rows = np.array_split(pixels(tmp_path / "sheet.png"), 3)
     for row, colour in zip(rows, colours):
         assert [shows(row, other, least=5000) for other in colours] == [other == colour for other in colours]
-        assert shows(row, HORIZON) and shows(row, LINES)
+        assert shows(row, np.divide(HORIZON, 255)) and shows(row, np.divide(UP, 255))
 
 
 def test_words_outside_the_vocabulary_become_unknown():

@@ -6,10 +6,10 @@ import torch
 from diffusers import FlowMatchEulerDiscreteScheduler, UniPCMultistepScheduler
 
 from ucpe import desk
-from ucpe.generation import CameraPipeline
 from ucpe.generation.checks import beyond_limits, check_output, read_facts
 from ucpe.generation.defaults import Defaults, Limits
 from ucpe.generation.options import Setup
+from ucpe.generation.pipeline import CameraPipeline
 from ucpe.generation.setup import EvenEuler, check_lora, make_scheduler, resolved, split_lora
 from ucpe.generation.vocabulary import UnknownWords, Vocabulary
 from ucpe.lenses import UCM

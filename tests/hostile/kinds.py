@@ -148,6 +148,8 @@ TEMPLATES = {
     "orbslam.yaml": '%YAML:1.0\nCamera.type: "KannalaBrandt8"\nCamera1.fx: 40.0\nCamera1.fy: 40.0\nCamera1.cx: 31.0\n'
     "Camera1.cy: 23.0\nCamera1.k1: 0.01\nCamera1.k2: 0.0\nCamera1.k3: 0.0\nCamera1.k4: 0.0\nCamera.width: 64\n"
     "Camera.height: 48\n",
+    "dso.txt": "FOV 40.0 40.0 31.0 23.0 0.9\n64 48\ncrop\n64 48\n",
+    "ocam.txt": "#polynomial\n5 -40.0 0.0 1e-3 0.0 0.0\n2 1.0 1.0\n23.0 31.0\n1.0 0.0 0.0\n48 64\n",
     "euroc.yaml": "camera_model: pinhole\nintrinsics: [40.0, 40.0, 31.0, 23.0]\nresolution: [64, 48]\n"
     "distortion_model: radial-tangential\ndistortion_coefficients: [-0.2, 0.05, 0.0, 0.0]\n",
     "gyroflow.json": json.dumps({"calib_dimension": {"w": 64, "h": 48}, "fisheye_params": {
@@ -161,6 +163,19 @@ TEMPLATES = {
     "  <dt>d</dt>\n  <data>40. 0. 31. 0. 40. 23. 0. 0. 1.</data></camera_matrix>\n</opencv_storage>\n",
     "plain.json": json.dumps({**SCALE, "k1": 0.1, "width": 64, "height": 48}),
     "kitti.txt": "K_02: 40 0 31 0 40 23 0 0 1\nD_02: -0.3 0.1 0 0 0\nS_02: 64 48\n",
+    "ost.ini": "[image]\n\nwidth\n64\n\nheight\n48\n\n[camera]\n\ncamera matrix\n40 0 31\n0 40 23\n0 0 1\n\n"
+    "distortion\n-0.2 0.05 0 0 0\n",
+    "okvis.yaml": "cameras:\n - {image_dimension: [64, 48], distortion_coefficients: [-0.2, 0.05, 0.0, 0.0],\n"
+    "    distortion_type: radialtangential, focal_length: [40.0, 40.0], principal_point: [31.0, 23.0]}\n",
+    "svo.yaml": "cameras:\n- camera:\n    distortion: {parameters: {cols: 1, rows: 4, data: [0.1, 0.0, 0.0, 0.0]},\n"
+    "      type: equidistant}\n    image_height: 48\n    image_width: 64\n    intrinsics: {data: [40, 40, 31, 23]}\n"
+    "    type: pinhole\n",
+    "vikit.yaml": "cam_model: Pinhole\ncam_width: 64\ncam_height: 48\ncam_fx: 40.0\ncam_fy: 40.0\ncam_cx: 31.0\n"
+    "cam_cy: 23.0\ncam_d0: -0.2\n",
+    "camera_models.json": json.dumps({"v2 a": {"projection_type": "perspective", "width": 64, "height": 48,
+        "focal": 0.9, "k1": 0.1, "k2": 0.0}}),
+    "photoscan.xml": "<calibration><width>64</width><height>48</height><fx>40</fx><fy>41</fy><cx>31</cx><cy>23</cy>"
+    "<k1>-0.1</k1><p1>0.001</p1></calibration>",
 }  # fmt: skip
 """Calibrations in the formats that are read and not written."""
 
@@ -215,6 +230,7 @@ PATHS = {
     ),
     "opensfm.json": json.dumps([{"cameras": {"c": CAMERA}, "shots": {
         f"{i}.jpg": {"rotation": [0.1, 0, 0], "translation": [i, 0, 0], "camera": "c"} for i in range(3)}}]),
+    "motionctrl.json": json.dumps([[1.0, 0, 0, 0.1 * i, 0, 1.0, 0, 0, 0, 0, 1.0, 0] for i in range(3)]),
     "blocks.log": "\n".join(" ".join(map(str, row)) for i in range(3) for row in [[i, i, i + 1], *ROWS]),
 }  # fmt: skip
 """Paths in the formats that are read and not written."""
@@ -240,7 +256,7 @@ def lists(folder: Path) -> list[Kind]:
     from ucpe.lenses import lens_by_name
     from ucpe.synthesis.sources import open_sources
     from ucpe.trajectories import Trajectory
-    from ucpe.trajectories.formats import read_demo, read_near_depths
+    from ucpe.trajectories.formats.captioned import read_demo, read_near_depths
     from ucpe.video import write_video
 
     camera = Trajectory.orbit(lens_by_name("fisheye"), degrees=30, frames=5)
@@ -409,7 +425,7 @@ def motions(folder: Path) -> list[Kind]:
 def pipelines(folder: Path) -> list[Kind]:
     """A pipeline's folder; its weights are links, and only its texts are damaged."""
     from ucpe import desk
-    from ucpe.generation import CameraPipeline
+    from ucpe.generation.pipeline import CameraPipeline
 
     model = folder / "desk"
     for path in Path(desk.WEIGHTS).rglob("*"):

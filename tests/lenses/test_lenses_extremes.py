@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from ucpe.lenses import MODELS
-from ucpe.lenses.files import lens_from_dict
+from ucpe.lenses.files.native import lens_from_dict
 
 NUMBERS = {
     "pinhole": "",

@@ -284,7 +284,11 @@ def test_what_a_format_cannot_hold(lens, format, message, tmp_path):
     [
         ("a.yaml", CAMCHAIN.replace("457.296, ", "").replace("cam1", "x"), "cam0.intrinsics: expected 4 numbers"),
         ("a.yaml", CAMCHAIN.replace("resolution: [752, 480]", ""), "cam0.resolution: missing, .*--lens-size"),
-        ("a.yaml", CAMCHAIN.replace("radtan", "fov"), r"cam0.camera_model: expected one of .* got pinhole \+ fov"),
+        (
+            "a.yaml",
+            CAMCHAIN.replace("radtan", "spline"),
+            r"cam0.camera_model: expected one of .* got pinhole \+ spline",
+        ),
         ("a.yaml", CAMCHAIN.replace("458.654", "wide"), r"cam0.intrinsics: expected 4 numbers .* got \['wide'"),
         ("a.yaml", CAMCHAIN.replace("458.654", ".nan"), "cam0.intrinsics: expected 4 numbers"),
         ("a.yaml", CAMCHAIN.replace("458.654", "-458.654"), r"a\.yaml: fx must be in"),
@@ -304,7 +308,11 @@ def test_what_a_format_cannot_hold(lens, format, message, tmp_path):
         ("cameras.txt", "1 PINHOLE 640 480 400 400 320\n", "line 1: PINHOLE expects 4 numbers .* got 3"),
         ("cameras.txt", "#\n1 PINHOLES 640 480 400\n", "line 2: expected a COLMAP camera model"),
         ("cameras.txt", "1 PINHOLE 640 480 a b c d\n", "line 1: expected numbers after the size"),
-        ("cameras.txt", "1 FOV 640 480 400 400 320 240 1\n", "line 1: FOV has no lens here"),
+        (
+            "cameras.txt",
+            "1 THIN_PRISM_FISHEYE 640 480 400 400 320 240 1 2 3 4 5 6 7 8\n",
+            "line 1: THIN_PRISM_FISHEYE has no lens here",
+        ),
         ("cameras.txt", "1 PINHOLE 640 480 -4 400 320 240\n", "line 1: fx must be in"),
         ("cameras.bin", "\1\0\0\0\0\0\0\0\1", "expected a COLMAP cameras.bin, but it ends after 9 bytes"),
     ],

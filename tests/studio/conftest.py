@@ -38,6 +38,10 @@ def wait_until(check, what: str = "it"):
     raise AssertionError(f"{what} did not happen within {PATIENCE} s")
 
 
+SHOWN = "(({dataset}) => [dataset.pictures, dataset.shown || ''])(document.querySelector('.finder'))"
+"""How many pictures were shown through the lens, and where the last came from."""
+
+
 class RunningStudio:
     """`ucpe studio` as a process."""
 
@@ -79,10 +83,10 @@ class RunningStudio:
 class StudioPage:
     """A page on a shot, and what to wait for in it."""
 
-    def __init__(self, studio: RunningStudio, browser, path: str = "/new", width: int = 1400, height: int = 1000):
-        self.studio = studio
-        self.context = browser.new_context(viewport={"width": width, "height": height}, accept_downloads=True)
-        self.tab = self.context.new_page()
+    def __init__(self, studio: RunningStudio, context, path: str = "/new", width: int = 1400, height: int = 1000):
+        self.studio, self.context = studio, context
+        self.tab = context.new_page()
+        self.tab.set_viewport_size({"width": width, "height": height})
         self.tab.set_default_timeout(1000 * PATIENCE)
         self.errors: list[str] = []
         self.tab.on("pageerror", lambda error: self.errors.append(str(error)))
@@ -96,9 +100,9 @@ class StudioPage:
     def id(self) -> str:
         return self.tab.url.rsplit("/", 1)[1]
 
-    def shot(self) -> dict:
-        """The shot as it is on disk."""
-        return json.loads((self.studio.folder / "shots" / f"{self.id}.json").read_text())
+    def shot(self, id: str | None = None) -> dict:
+        """The shot of the page, or of an id, as it is on disk."""
+        return json.loads((self.studio.folder / "shots" / f"{id or self.id}.json").read_text())
 
     def wait_for_shot(self, check, what: str = "the change of the shot") -> dict:
         """The shot on disk once it fulfils a condition."""
@@ -114,11 +118,27 @@ class StudioPage:
         return np.asarray(Image.open(io.BytesIO(base64.b64decode(data.split(",")[1]))).convert("RGB"))
 
     def wait_for_picture(self, wanted: np.ndarray) -> None:
-        """Wait until exactly these pixels are shown."""
-        wait_until(lambda: self.canvas().shape == wanted.shape and (self.canvas() == wanted).all(), "that picture")
+        """Wait until exactly these pixels are shown; each picture is looked at once."""
+        looked_at = None
+
+        def shown() -> bool:
+            nonlocal looked_at
+            number, source = self.tab.evaluate(SHOWN)
+            if number == looked_at or not source.endswith("exact=1"):
+                return False
+            looked_at, found = number, self.canvas()
+            return found.shape == wanted.shape and bool((found == wanted).all())
+
+        wait_until(shown, "that picture")
+
+    def wait_for_number(self, label: str, wanted: float) -> None:
+        """Wait until a field shows a number."""
+        field = self.tab.get_by_label(label, exact=True).locator("visible=true")
+        wait_until(lambda: abs(float(field.input_value() or "nan") - wanted) < 1e-3, f"{label} of {wanted}")
 
     def drag(self, surface: str, start: tuple[float, float], end: tuple[float, float], steps: int = 8) -> None:
         """Drag from one place of a surface to another, each a share of its width and height."""
+        self.tab.locator(surface).scroll_into_view_if_needed()
         box = self.tab.locator(surface).bounding_box()
         places = [(box["x"] + x * box["width"], box["y"] + y * box["height"]) for x, y in (start, end)]
         self.tab.mouse.move(*places[0])
@@ -127,7 +147,7 @@ class StudioPage:
         self.tab.mouse.up()
 
     def close(self) -> None:
-        self.context.close()
+        self.tab.close()
         assert not self.errors, self.errors
 
 
@@ -142,13 +162,13 @@ def studio(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def browser():
-    """Chromium."""
+    """Chromium, whose pages share what they have loaded and compiled of the page's library."""
     playwright = pytest.importorskip("playwright.sync_api", reason="needs playwright to steer a browser")
     if not CHROMIUM.exists():
         pytest.skip(f"needs {CHROMIUM} (Debian package chromium)")
     with playwright.sync_playwright() as engine:
         opened = engine.chromium.launch(executable_path=str(CHROMIUM), args=QUIET)
-        yield opened
+        yield opened.new_context(accept_downloads=True)
         opened.close()
 
 

@@ -10,18 +10,23 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+import torch
 
 import ucpe.cli
 from ucpe import desk
 from ucpe.cli.generate import Generate
 from ucpe.generation.requests import Request
+from ucpe.lenses import Pinhole
 from ucpe.studio import jobs
 from ucpe.studio.commands import python_lines, shell_lines
+from ucpe.studio.edits import insert_move, set_lens
 from ucpe.studio.guard import COOKIE, MAX_UPLOAD, Guard
 from ucpe.studio.jobs import Job, Queue
 from ucpe.studio.preflight import preflight
 from ucpe.studio.shot import Shot
-from ucpe.studio.uploads import unpack
+from ucpe.studio.store import Store
+from ucpe.studio.uploads import receive, unpack
+from ucpe.trajectories.formats import FORMATS
 from ucpe.video import read_frames
 
 
@@ -77,6 +82,28 @@ def test_beyond_this_machine_a_token_is_needed():
     assert answer(guard, kind="websocket", host="10.0.0.5:8765", origin="http://10.0.0.5:8765") == 403
 
 
+def test_a_body_that_grows_too_large_without_saying_so_is_ended(monkeypatch):
+    monkeypatch.setattr("ucpe.studio.guard.MAX_UPLOAD", 10)
+    received = []
+
+    async def app(scope, receive, send):
+        received.extend([(await receive())["type"] for _ in range(3)])
+
+    async def part():
+        return {"type": "http.request", "body": b"12345", "more_body": True}
+
+    scope = {"type": "http", "method": "POST", "headers": [(b"host", b"localhost")]}
+    asyncio.run(Guard(app)(scope, part, None))
+    assert received == ["http.request", "http.request", "http.disconnect"]
+
+
+def test_an_upload_beyond_its_limit_is_refused_before_it_is_kept(tmp_path):
+    store = Store(tmp_path)
+    with pytest.raises(ValueError, match="has 3 MB, and the limit is 2 MB"):
+        asyncio.run(receive(store, SimpleNamespace(name="lens.yaml", size=lambda: 3 << 20), 2 << 20))
+    assert not list(store.uploads.iterdir())
+
+
 def test_an_archive_that_leads_elsewhere_is_refused(tmp_path):
     for index, name in enumerate(("../outside.txt", "/tmp/outside.txt")):
         with zipfile.ZipFile(tmp_path / f"{index}.zip", "w") as archive:
@@ -87,6 +114,21 @@ def test_an_archive_that_leads_elsewhere_is_refused(tmp_path):
     (tmp_path / "no.zip").write_bytes(b"PK nothing")
     with pytest.raises(ValueError, match="not a readable zip"):
         unpack(tmp_path / "no.zip", tmp_path)
+
+
+@pytest.mark.parametrize("format", ["ucpe", "realestate10k", "nerfstudio", "colmap", "tum", "kitti", "panshot", "vipe"])
+def test_every_path_format_that_is_offered_is_saved_and_opened_again(tmp_path, format):
+    panel = pytest.importorskip(
+        "ucpe.studio.files_panel", reason="needs the page's library: pip install 'ucpe[studio]'"
+    )
+    assert format in panel.written(FORMATS) and not panel.written(FORMATS).keys() & {"euroc", "record3d", "polycam"}
+    shot = insert_move(set_lens(Shot(frames=9), Pinhole(xfov=80.0)), "orbit")
+    content, name = panel.path_download(shot, format)
+    (tmp_path / "upload").write_bytes(content)
+    opened = panel.load_path(Store(tmp_path / "studio").keep(tmp_path / "upload", name), None, shot)
+    wanted, found = (torch.linalg.inv(camera.c2w[0]) @ camera.c2w for camera in (shot.camera, opened))
+    assert (found - wanted).abs().max() < 1e-9
+    assert float(opened.lens_at(0).xfov(270, 480)) == pytest.approx(80) and opened.fps == shot.fps
 
 
 @pytest.fixture
@@ -117,6 +159,8 @@ def test_a_queue_goes_on_after_a_failure_and_counts_steps(queue, wait):
     wait(lambda: first.finished and second.finished)
     assert (first.state, first.message, first.done) == ("failed", "the model exploded", 3)
     assert (second.state, second.done, second.total) == ("done", 10, 10)
+    queue.cancel(first)
+    assert first.state == "cancelled"  # dismissed: its row goes
 
 
 def test_a_video_is_cancelled_at_its_next_step_and_one_that_waits_never_begins(queue, wait):
@@ -135,6 +179,7 @@ def test_the_commands_name_the_shot():
     shell = shell_lines(shot, Path("a path.json"), "world:3").splitlines()
     render, generate = (shlex.split(line) for line in shell)
     assert render[:3] == ["ucpe", "render", "world:3"] and "a path.json" in render
+    assert render[-1] == "commanded.mp4" and "--output" not in generate  # neither writes over the other
     import tyro
 
     options = tyro.cli(Generate, args=generate[2:])

@@ -1,6 +1,7 @@
 """The shot as data: every edit, undo, and what is kept on disk. No browser here."""
 
 import json
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -9,11 +10,14 @@ import torch
 
 from ucpe.lenses import UCM, KannalaBrandt, Pinhole, lens_from_dict
 from ucpe.studio import edits
+from ucpe.studio.drawing import path_svg
 from ucpe.studio.edits import History
 from ucpe.studio.shot import Key, Shot
 from ucpe.studio.store import Store
+from ucpe.studio.window import MOVES, UPLOAD, Window
 from ucpe.trajectories import NAMED_MOVES, Trajectory
 from ucpe.trajectories.rotations import rotation_angle
+from ucpe.video import write_video
 
 LENS = {"model": "ucm", "xfov": 120.0, "xi": 0.8}
 
@@ -57,7 +61,7 @@ def test_a_shot_becomes_json_and_comes_back(shot):
         ({"keys": ()}, "at least one keyframe"),
         ({"keys": (Key(0.0, {"model": "ucm", "xfov": 500.0, "xi": 0.0}),)}, "xfov must be"),
         ({"keys": (Key(0.0, LENS, yaw=float("inf")),)}, "yaw of keyframe 0 must be a finite number"),
-        ({"prompt": "a" * 5000}, "at most 4000 letters"),
+        ({"prompt": "a" * 5000}, "at most 4000 characters"),
         ({"seed": -1}, "seed must be a whole number"),
     ],
 )
@@ -145,7 +149,10 @@ def test_a_path_opened_from_a_file_is_that_path(shot, tmp_path):
     assert far_apart(opened.camera, shot.camera) < 1e-9
     rough = edits.open_path(Shot(), Trajectory.handheld(UCM(xfov=100.0), frames=49, fps=24.0))
     assert rough.frames == 49 and rough.fps == 24 and len(rough.keys) > 40
-    assert len(edits.simplify(rough, 0.02).keys) < 30
+    few = edits.simplify(rough, 0.02)
+    assert len(few.keys) < 30
+    with pytest.raises(ValueError, match="no fewer keyframes stay within"):
+        edits.simplify(few, 0.01)
 
 
 def test_whole_path_edits(shot):
@@ -218,16 +225,47 @@ def test_a_store_keeps_what_changes_and_forgets_nothing(tmp_path, shot):
     assert far_apart(saved, document.shot.camera) == 0
 
 
+def test_a_camera_off_the_path_is_seen_from_outside(tmp_path, shot):
+    store = Store(tmp_path)
+    window = Window(store, store.open(store.new(shot)))
+    window.go(3)
+    drawn = []
+    for key in "ww":
+        drawn.append(path_svg(window.shot, window.camera(), window.frame, window.selected, window.orbit, None))
+        window.look(MOVES[key](window.view(), 4.0), "walk")
+    on, off = (re.findall('class="([^"]+)" d="([^"]+)"', svg) for svg in drawn)
+    assert on[:-1] == off[:-1] and on[-1] != off[-1] and on[-1][0] == "frustum now"
+
+
+def test_a_panoramic_video_that_was_cut_is_shown_as_far_as_it_goes_and_that_is_said(tmp_path, shot):
+    store = Store(tmp_path / "studio")
+    window = Window(store, store.open(store.new(shot)))
+    frames = np.random.default_rng(0).integers(0, 256, (40, 64, 128, 3), dtype=np.uint8)
+    write_video(tmp_path / "whole.mp4", frames, 8.0)
+    whole = (tmp_path / "whole.mp4").read_bytes()
+    (tmp_path / "cut.mp4").write_bytes(whole[: len(whole) // 2])
+    remarks = [window.try_scene(UPLOAD + store.keep(tmp_path / name, name).name) for name in ("whole.mp4", "cut.mp4")]
+    assert remarks[0] == [] and re.fullmatch(r"its header promises 40 frames, but only \d+ can be decoded", *remarks[1])
+
+
 def test_a_window_gets_the_latest_shot_that_no_other_window_shows(tmp_path, shot):
     store = Store(tmp_path)
     first = store.latest_unwatched()
     assert store.latest_unwatched() == first
-    store.open(first).listeners.append(lambda: None)
+    store.open(first).windows.add("one")
     second = store.latest_unwatched()
     assert second != first
-    store.open(second).listeners.append(lambda: None)
-    store.open(first).listeners.clear()
+    store.open(second).windows.add("other")
+    store.open(first).windows.clear()
     assert store.latest_unwatched() == first
+
+
+def test_other_shots_are_offered_by_their_prompt_and_broken_ones_are_not(tmp_path, shot):
+    store = Store(tmp_path)
+    one, other = store.new(shot), store.new(replace(shot, prompt="a house by the sea"))
+    (store.shots / "00000000.json").write_text("{")
+    assert list(store.describe_others(one)) == [other]
+    assert store.describe_others(one)[other].endswith(" · a house by the sea")
 
 
 @pytest.mark.parametrize("id", ["", "../../etc", "0" * 9, "zzzzzzzz", "00000000"])
@@ -246,12 +284,10 @@ def test_a_broken_shot_is_named(tmp_path):
 def test_of_an_uploaded_files_name_only_a_known_suffix_is_kept(tmp_path):
     store = Store(tmp_path / "studio")
     (tmp_path / "file").write_bytes(b"{}")
-    kept = store.keep(tmp_path / "file", "../../evil name.JSON")
-    assert kept.parent == store.uploads and kept.suffix == ".json" and kept.stem.isalnum()
-    assert store.upload(kept.name) == kept
-    for name in ("run.sh", "page.html", "noname", "x.svg"):
-        with pytest.raises(ValueError, match="are not read here"):
-            store.keep(tmp_path / "file", name)
+    for name, ending in (("../../evil name.ZIP", ".zip"), ("scan.r3d", ".r3d"), ("run.sh", ".txt"), ("none", ".txt")):
+        kept = store.keep(tmp_path / "file", name)
+        assert kept.parent == store.uploads and kept.suffix == ending and kept.stem.isalnum()
+        assert store.upload(kept.name) == kept
     for name in ("../shots/00000000.json", "/etc/passwd", ".json", "a" * 24 + ".json"):
         with pytest.raises(ValueError, match="choose it again"):
             store.upload(name)

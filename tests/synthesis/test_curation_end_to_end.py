@@ -20,20 +20,17 @@ import pytest
 import torch
 
 from ucpe.cli import curate, match, synthesize
-from ucpe.synthesis.curation import (
-    OverlayCheck,
-    ProjectionCheck,
-    QualityCheck,
-    Reading,
-    RotationCheck,
-    Segmentation,
-    SourceClip,
-    Step,
-    Track,
-    Tracking,
-    curate_videos,
-)
+from ucpe.synthesis.curation.overlay import OverlayCheck
+from ucpe.synthesis.curation.pipeline import curate_videos
+from ucpe.synthesis.curation.poses import Track
+from ucpe.synthesis.curation.projection import ProjectionCheck
+from ucpe.synthesis.curation.quality import QualityCheck
+from ucpe.synthesis.curation.reading import Reading
 from ucpe.synthesis.curation.report import read_decisions
+from ucpe.synthesis.curation.rotation import RotationCheck
+from ucpe.synthesis.curation.segmentation import Segmentation
+from ucpe.synthesis.curation.steps import SourceClip, Step
+from ucpe.synthesis.curation.tracking import Tracking
 from ucpe.synthesis.dataset import ClipFolder
 from ucpe.synthesis.rows import CURATED, poses_of_row, read_part
 from ucpe.trajectories.alignment import umeyama
@@ -96,7 +93,7 @@ def test_reasons_name_the_fault(decisions):
     assert reasons["spoiled.mp4"] == [
         "black borders",
         "stereo, top-bottom",
-        "poles missing: first or last row is no point",
+        "poles missing: first or last row is not a single point",
         "not equirectangular: left and right borders do not meet",
         "low quality: blurred",
     ]

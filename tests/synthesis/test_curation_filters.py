@@ -16,20 +16,13 @@ from scipy.spatial.transform import Rotation
 
 from ucpe.lenses import Equirectangular
 from ucpe.synthesis import layouts
-from ucpe.synthesis.curation import (
-    Reading,
-    ScaleNormalization,
-    Tracking,
-    curate_videos,
-    overlay,
-    projection,
-    quality,
-    rotation,
-    segmentation,
-    vision_language,
-)
+from ucpe.synthesis.curation import overlay, projection, quality, rotation, segmentation, vision_language
 from ucpe.synthesis.curation.gravity import find_up
+from ucpe.synthesis.curation.normalization import ScaleNormalization
+from ucpe.synthesis.curation.pipeline import curate_videos
+from ucpe.synthesis.curation.reading import Reading
 from ucpe.synthesis.curation.steps import SourceClip, Step, write_proxy
+from ucpe.synthesis.curation.tracking import Tracking
 from ucpe.synthesis.worlds import World, render_clip
 from ucpe.video import VideoError, probe_video, read_frames, write_video
 
@@ -174,6 +167,20 @@ def test_what_drifts_a_little_among_moving_things_is_scenery(pixels, monkeypatch
     assert marks() == (pixels == 0)
     monkeypatch.setattr(overlay, "MIN_DRIFT", np.inf)
     assert marks() == 1  # without the test of drift both would be marks
+
+
+def test_a_line_may_slide_along_itself_and_letters_may_not():
+    def is_line(draw):
+        picture = np.full((80, 240, 3), 130, np.uint8)
+        draw(picture)
+        slope = np.stack([cv2.Sobel(picture, cv2.CV_32F, *way, scale=0.25) for way in ((1, 0), (0, 1))], -1)
+        steady = np.hypot(*np.moveaxis(slope, -1, 0)).mean(-1) > 6
+        return overlay._is_line(overlay.Mark(0, 0, 240, 80, 700, True), steady, slope)
+
+    assert is_line(lambda picture: cv2.line(picture, (20, 60), (220, 30), (20, 20, 20), 4))
+    assert is_line(lambda picture: cv2.ellipse(picture, (120, 500), (460, 460), 0, 258, 282, (20, 20, 20), 5))
+    assert not is_line(lambda picture: cv2.putText(picture, "LIVE 360", (20, 50), 0, 1, (250, 250, 250), 2))
+    assert not is_line(lambda picture: cv2.circle(picture, (120, 40), 20, (250, 20, 20), -1))
 
 
 def test_what_stays_at_the_nadir_is_the_rig():

@@ -210,9 +210,9 @@ def test_files_that_are_no_flow_network(tmp_path):
     with pytest.raises(FileNotFoundError, match="no flow network"):
         NetworkFlow(tmp_path / "absent.onnx")
     (tmp_path / "text.onnx").write_text("not a network")
-    with pytest.raises(ValueError, match="ONNX Runtime can load"):
+    with pytest.raises(ValueError, match="ONNX Runtime cannot load"):
         NetworkFlow(tmp_path / "text.onnx")
-    with pytest.raises(ValueError, match="two pictures"):
+    with pytest.raises(ValueError, match="2 inputs, this one has"):
         NetworkFlow(network(tmp_path / "one.onnx", inputs=1))
     with pytest.raises(ValueError, match="expected a flow"):
         NetworkFlow(network(tmp_path / "three.onnx", channels=3)).plane(*np.zeros((2, 8, 8, 3), np.uint8))

@@ -2,6 +2,7 @@ import io
 import json
 import tarfile
 import threading
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
@@ -249,6 +250,11 @@ def test_a_dataset_is_captioned_where_it_has_none(tmp_path, endpoint):
     assert read_metadata(tmp_path).to_pylist()[1]["caption"] == "three" and len(server.requests) == 4
     synthesize(["worlds"], tmp_path, 5, SETTINGS)
     assert [row["caption"] for row in read_metadata(tmp_path).to_pylist()][:2] == ["one", "three"]
+    for model, caption, requests in (("m", "one", 4), ("n", "three", 5)):  # stopped before the table was written
+        rows = read_metadata(tmp_path).to_pylist()
+        write_metadata(tmp_path, [rows[0] | {"caption": ""}, *rows[1:]])
+        assert caption_dataset(tmp_path, replace(captioner, model=model), workers=1) == {}
+        assert read_metadata(tmp_path).to_pylist()[0]["caption"] == caption and len(server.requests) == requests
 
 
 def test_dry_run_sends_nothing(dataset, endpoint, capsys):

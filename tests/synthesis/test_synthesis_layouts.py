@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
 
 import cv2
@@ -9,17 +10,19 @@ import numpy as np
 import pytest
 
 from ucpe.lenses import Pinhole
-from ucpe.synthesis.curation import ProjectionCheck
+from ucpe.synthesis.curation.projection import ProjectionCheck
 from ucpe.synthesis.footage import Footage
 from ucpe.synthesis.layouts import cube_edges_alike, recognize_layout, seam
 from ucpe.synthesis.panoramas import Panorama, View
+from ucpe.synthesis.sources import open_sources
 from ucpe.trajectories import Trajectory
 from ucpe.video import read_frames, write_video
 
 FOOTAGE = Path(__file__).resolve().parents[2] / "../shared/data/footage"
 VIDEO = FOOTAGE / "pano_189_in_header_188_in_stream.mp4"
 PHOTO = FOOTAGE / "equirectangular_photo.jpg"
-with_footage = pytest.mark.skipif(not VIDEO.is_file() or not PHOTO.is_file(), reason="no real footage here")
+REAL = VIDEO.is_file() and PHOTO.is_file()
+"""Whether real footage is here, which is then looked at beside what is rendered."""
 
 
 def resized(picture: np.ndarray, width: int, height: int) -> np.ndarray:
@@ -58,9 +61,9 @@ def panoramas(scenes) -> list[np.ndarray]:
     return [scene.frames[0] for scene in scenes.values()]
 
 
-def check_all_layouts(panoramas: list[np.ndarray]) -> None:
-    """Every layout of each panorama is recognised, and nothing else in it."""
-    for number, panorama in enumerate(panoramas):
+def test_every_layout_is_recognised_and_nothing_else(panoramas):
+    shot = [Panorama.open(PHOTO).levels[0], read_frames(VIDEO, 90, 1)[0]] if REAL else []
+    for number, panorama in enumerate([*panoramas, *(resized(picture, 960, 480) for picture in shot)]):
         other = np.roll(panorama, 3, 1)
         above, beside = np.concatenate([panorama, other]), np.concatenate([panorama, other], 1)
         for name, picture, expected in (
@@ -76,10 +79,6 @@ def check_all_layouts(panoramas: list[np.ndarray]) -> None:
             layout = recognize_layout([picture])
             assert layout[:2] == expected, (number, name)
             assert bool(layout.note) == (name != "2:1")
-
-
-def test_every_layout_of_a_world_is_recognised(panoramas):
-    check_all_layouts(panoramas)
 
 
 def test_flat_pictures_are_refused_unless_told(panoramas):
@@ -116,21 +115,37 @@ def test_the_left_eye_is_filmed(tmp_path, panoramas):
     assert np.abs(luma.astype(int) - (16 + 219 / 255 * panoramas[0] @ [0.2126, 0.7152, 0.0722])).mean() < 3
 
 
-@with_footage
-def test_every_layout_of_real_footage_is_recognised():
-    photo = Panorama.open(PHOTO).levels[0]
-    check_all_layouts([resized(photo, 960, 480), resized(read_frames(VIDEO, 90, 1)[0], 960, 480)])
+def test_a_source_says_how_its_layout_is_told(tmp_path, panoramas):
+    write_video(tmp_path / "both.mp4", np.stack([np.concatenate([panoramas[0], np.roll(panoramas[0], 5, 1)])] * 3), 10)
+    with pytest.warns(UserWarning, match=r"top-bottom .* \(ucpe synthesize: these fields in NAME\.source\.json\)"):
+        open_sources([tmp_path / "both.mp4"])[0].check()
+    (tmp_path / "both.source.json").write_text('{"projection": "equirectangular", "stereo": "top-bottom"}')
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        open_sources([tmp_path / "both.mp4"])[0].check()
 
 
-@with_footage
-def test_a_header_that_promises_too_much(tmp_path, capsys):
+def check_overcounted(video: Path, frames: int, folder: Path, capsys) -> None:
+    """A header that counts one frame more than there is, at 25 frames a second; the last eight are rendered."""
     from ucpe.cli.render import main
 
-    footage = Footage(VIDEO)
-    assert (footage.info.fps, footage.info.frames, footage.frames) == (25.0, 189, 188)
-    assert footage.frame_numbers()[-1] == 187
+    footage = Footage(video)
+    assert (footage.info.fps, footage.info.frames, footage.frames) == (25.0, frames + 1, frames)
+    assert footage.frame_numbers()[-1] == frames - 1
     size = ["--height", "32", "--width", "48"]
-    main([str(VIDEO), "--start", "7.2", "-o", str(tmp_path / "end.mp4"), *size])
-    assert len(read_frames(tmp_path / "end.mp4")) == 8
+    main([str(video), "--start", str((frames - 8) / 25), "-o", str(folder / "end.mp4"), *size])
+    assert len(read_frames(folder / "end.mp4")) == 8
     notes = capsys.readouterr().err
-    assert "189 frames, 188 can be decoded" in notes and "squeezed" in notes
+    assert f"{frames + 1} frames, but only {frames} can be decoded" in notes and "squeezed" in notes
+
+
+def test_a_header_that_promises_too_much(tmp_path, capsys, panoramas):
+    video = tmp_path / "promises.mp4"
+    write_video(video, np.stack([resized(np.roll(panoramas[0], i, 1), 640, 360) for i in range(12)]), 25)
+    data = bytearray(video.read_bytes())
+    count = data.index(b"stts") + 12  # samples of the first, and only, duration in the header
+    data[count : count + 4] = (int.from_bytes(data[count : count + 4], "big") + 1).to_bytes(4, "big")
+    video.write_bytes(data)
+    check_overcounted(video, 12, tmp_path, capsys)
+    if REAL:
+        check_overcounted(VIDEO, 188, tmp_path, capsys)

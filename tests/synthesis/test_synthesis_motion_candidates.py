@@ -9,17 +9,16 @@ import torch
 
 from ucpe.cli.match import main
 from ucpe.lenses import UCM
-from ucpe.synthesis.motion import (
-    MOTIONS,
+from ucpe.synthesis.motion.candidates import (
     CameraBench,
     MoveSource,
     TrajectoryFolder,
-    VipeResults,
     extract_motions,
     read_motions,
     read_up_vectors,
 )
-from ucpe.synthesis.rows import read_part
+from ucpe.synthesis.motion.poses import VipeResults
+from ucpe.synthesis.rows import MOTIONS, read_part
 from ucpe.synthesis.worlds import World, render_clip
 from ucpe.trajectories import Trajectory
 from ucpe.trajectories.rotations import rotation_angle
@@ -213,7 +212,7 @@ def test_bad_labels_and_bad_shares_are_refused(tmp_path):
 
 def test_structure_from_motion_finds_the_motion_of_a_rendered_video(tmp_path):
     pytest.importorskip("pycolmap")
-    from ucpe.synthesis.motion import Pycolmap
+    from ucpe.synthesis.motion.poses import Pycolmap
     from ucpe.synthesis.worlds import World, render_clip
     from ucpe.trajectories import alignment_error, umeyama
     from ucpe.video import write_video

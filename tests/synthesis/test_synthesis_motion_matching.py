@@ -127,7 +127,7 @@ def test_far_from_the_origin_in_float32_nothing_is_lost():
 @pytest.mark.parametrize(
     ("clips", "motions", "says"),
     [
-        (torch.zeros(2, 5, 3), torch.zeros(2, 6, 3), "equally many frames"),
+        (torch.zeros(2, 5, 3), torch.zeros(2, 6, 3), "same number of frames"),
         (torch.zeros(2, 1, 3), torch.zeros(2, 1, 3), "at least 2"),
         (torch.zeros(2, 5, 3), torch.zeros(0, 5, 3), "no motion"),
         (torch.full((2, 5, 3), math.nan), torch.zeros(1, 5, 3), "finite"),

@@ -13,23 +13,14 @@ from tests.pictures import pixels, shows
 from ucpe.cli.match import main
 from ucpe.lenses import UCM
 from ucpe.synthesis.augmentation import compose_poses
-from ucpe.synthesis.motion import (
-    CURATED,
-    MATCHES,
-    Limits,
-    MatchSettings,
-    MoveSource,
-    TrajectoryFolder,
-    Window,
-    extract_motions,
-    match_clips,
-    read_motions,
-    transfer_rotations,
-    write_sources,
-)
-from ucpe.synthesis.rows import PAIRS, pose_column, read_part, table_of, write_part
+from ucpe.synthesis.motion.candidates import MoveSource, TrajectoryFolder, extract_motions, read_motions
+from ucpe.synthesis.motion.pipeline import MatchSettings, match_clips
+from ucpe.synthesis.motion.selection import Limits
+from ucpe.synthesis.motion.transfer import transfer_rotations, write_sources
+from ucpe.synthesis.motion.window import Window
+from ucpe.synthesis.rows import CURATED, MATCHES, PAIRS, pose_column, read_part, table_of, write_part
 from ucpe.trajectories import Trajectory, align
-from ucpe.trajectories.formats import clip_of_pose_file, read_near_depths
+from ucpe.trajectories.formats.captioned import clip_of_pose_file, read_near_depths
 from ucpe.trajectories.rotations import pose_matrix, rotation_angle, rotation_from_angles
 
 LENS = UCM(xfov=90, xi=0.0)
@@ -312,7 +303,7 @@ def test_the_command_from_motions_to_sources_that_synthesize_opens(tmp_path, cap
     written = {file: file.stat().st_mtime_ns for file in (tmp_path / "m.sources").iterdir()}
     assert open_sources([tmp_path / "m.parquet"]) == sources
     assert {file: file.stat().st_mtime_ns for file in (tmp_path / "m.sources").iterdir()} == written
-    with pytest.raises(ValueError, match="no match is for test"):
+    with pytest.raises(ValueError, match="no match is in the test split"):
         open_sources([f"{folder}/m.parquet:test"])
     matches = {(row["clip"], row["motion"]): row for row in read_part(tmp_path / "m.parquet", MATCHES).to_pylist()}
     sources[1].check()

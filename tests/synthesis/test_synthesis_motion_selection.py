@@ -155,6 +155,7 @@ def test_limits_balance_a_long_tail():
 def test_evenness_has_its_ends():
     assert evenness({"a": 5, "b": 5, "c": 5}) == pytest.approx(1)
     assert evenness({"a": 10**9, "b": 1}) < 1e-6
+    assert evenness({"a": 5, "b": 0}) == 0
     assert category_counts([["a", "a", "b"], [], ["b"]]) == {"b": 2, "a": 1, UNKNOWN: 1}
 
 

@@ -12,8 +12,9 @@ from diffusers import WanImageToVideoPipeline, WanPipeline
 from PIL import Image
 from safetensors.torch import load_file
 
+from ucpe.synthesis.dataset import PanShotFolder, sized
 from ucpe.training.base_models import BaseModel
-from ucpe.training.clips import DatasetClips, DeskClipFiles, open_source, sized
+from ucpe.training.clips import DeskClipFiles, open_source
 from ucpe.training.encoded import EncodedClips, VideoEncoder, encode_missing, encode_video, to_model_range
 from ucpe.training.steps import TrainingSteps, plan_step, planned_clips, visible_latents
 from ucpe.video import write_video
@@ -31,9 +32,11 @@ def test_text_is_what_the_pipeline_would_give_the_transformer(tiny_recipe, t2v, 
     clips, model = open_clips(tiny_recipe(t2v), clip_folder, tmp_path)
     encode_missing(clips, model, [0, 1], CPU)
     pipe = WanPipeline.from_pretrained(t2v)
-    expected = pipe.encode_prompt(clips.source[1].caption, max_sequence_length=8, do_classifier_free_guidance=False)[0]
+    expected = pipe.encode_prompt(
+        clips.source.clip(1).caption, max_sequence_length=8, do_classifier_free_guidance=False
+    )[0]
     torch.testing.assert_close(clips[1].text, expected[0], atol=1e-2, rtol=1e-2)
-    assert (clips[1].text[len(clips.source[1].caption.split()) + 1 :] == 0).all()
+    assert (clips[1].text[len(clips.source.clip(1).caption.split()) + 1 :] == 0).all()
     assert clips.embedding("").abs().sum() > 0
 
 
@@ -41,7 +44,7 @@ def test_latents_decode_as_the_pipeline_decodes_them(tiny_recipe, t2v, clip_fold
     clips, model = open_clips(tiny_recipe(t2v), clip_folder, tmp_path)
     encode_missing(clips, model, [0], CPU)
     vae = model.autoencoder()
-    video = to_model_range(clips.source.pictures(0).video(5, 32, 48)[None])
+    video = to_model_range(clips.source.clip(0).pictures.video(5, 32, 48)[None])
     mean, spread = (torch.tensor(vae.config[name]).reshape(1, -1, 1, 1, 1) for name in ("latents_mean", "latents_std"))
     raw = clips[0].latents[None] * spread + mean
     torch.testing.assert_close(raw, vae.encode(video).latent_dist.mode(), atol=2e-3, rtol=2e-3)
@@ -51,7 +54,7 @@ def test_first_frames_are_what_the_image_to_video_pipeline_concatenates(tiny_rec
     clips, model = open_clips(tiny_recipe(i2v, first_frame=1.0), clip_folder, tmp_path)
     encode_missing(clips, model, [2], CPU)
     clip = clips[2]
-    picture = Image.fromarray(clips.source.pictures(2).video(5, 32, 48)[0].numpy())
+    picture = Image.fromarray(clips.source.clip(2).pictures.video(5, 32, 48)[0].numpy())
     pipe = WanImageToVideoPipeline.from_pretrained(i2v)
     seen = {}
 
@@ -154,9 +157,9 @@ def panshot(tmp_path):
 
 def test_panshot_trains_as_published_and_broken_clips_are_named(tiny_recipe, t2v, panshot, tmp_path):
     source = open_source(panshot)
-    assert isinstance(source, DatasetClips) and len(source) == 3
-    assert [source[index].family for index in range(3)] == ["pinhole", "wide", "fisheye"]
-    torch.testing.assert_close(source[1].camera.positions[:, 0].abs(), torch.arange(5.0).double())
+    assert isinstance(source, PanShotFolder) and len(source) == 3
+    assert source.families() == ["pinhole", "wide", "fisheye"]
+    torch.testing.assert_close(source.clip(1).camera.positions[:, 0].abs(), torch.arange(5.0).double())
     model = BaseModel(tiny_recipe(t2v))
     clips = EncodedClips(source, model, tmp_path / "cache")
     broken = encode_missing(clips, model, range(3), CPU)
@@ -185,7 +188,7 @@ def test_a_synthesized_dataset_trains_and_validates_on_its_test_split(tiny_recip
     write_metadata(tmp_path / "data", rows)
     source = open_source(tmp_path / "data")
     assert len(source) == 2 and len(open_source(tmp_path / "data", "test")) == 1
-    assert source.pictures(1).video(5, 32, 48).float().mean() == pytest.approx(60, abs=3)
+    assert source.clip(1).pictures.video(5, 32, 48).float().mean() == pytest.approx(60, abs=3)
     run(tiny_recipe(t2v, steps=1), tmp_path / "data", tmp_path / "run", tracker=None, quiet=True)
     assert "validation/fisheye" in read_curve(tmp_path / "run/metrics.jsonl")[-1]
     with pytest.raises(ValueError, match="no clip of the split 'other'"):
@@ -248,7 +251,7 @@ def test_only_planned_clips_are_needed_and_a_plan_depends_on_its_step_alone(tiny
 
 def test_the_black_around_a_fisheye_is_masked_and_a_pinhole_is_not(clip_folder):
     source = DeskClipFiles(clip_folder)
-    cameras = {source[index].family: source[index].camera for index in range(4)}
+    cameras = {clip.family: clip.camera for clip in map(source.clip, range(4))}
     assert visible_latents([cameras["pinhole"]], (2, 8, 12)) is None
     square = visible_latents([cameras["extreme-fisheye"], cameras["pinhole"]], (2, 24, 24))
     assert square.shape == (2, 1, 2, 24, 24)
@@ -266,6 +269,6 @@ def test_encoded_files_hold_half_precision(tiny_recipe, t2v, clip_folder, tmp_pa
     clips, model = open_clips(tiny_recipe(t2v), clip_folder, tmp_path)
     encode_missing(clips, model, [0], CPU)
     assert load_file(clips.videos.file(clips.video(0)))["latents"].dtype == torch.float16
-    video = clips.source.pictures(0).video(5, 32, 48)
+    video = clips.source.clip(0).pictures.video(5, 32, 48)
     whole = encode_video(model.autoencoder(), to_model_range(video[None]))[0]
     torch.testing.assert_close(VideoEncoder(model, CPU)(video)["latents"].float(), whole, atol=2e-3, rtol=1e-3)

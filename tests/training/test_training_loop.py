@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch.distributed.tensor import DTensor
 
-from ucpe.generation import CameraPipeline
+from ucpe.generation.pipeline import CameraPipeline
 from ucpe.training import checkpoints
 from ucpe.training.checkpoints import AVERAGED, WEIGHTS, checkpoint_paths, load_checkpoint
 from ucpe.training.loop import accumulate, make_accelerator, schedule, swapped, train

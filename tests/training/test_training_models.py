@@ -8,7 +8,7 @@ import torch
 from diffusers import WanImageToVideoPipeline, WanTransformer3DModel
 
 from ucpe.adapters import load_adapter
-from ucpe.generation import CameraPipeline
+from ucpe.generation.pipeline import CameraPipeline
 from ucpe.training.base_models import BaseModel, find_folder
 from ucpe.training.checkpoints import load_checkpoint
 from ucpe.training.denoiser import Batch
@@ -39,7 +39,7 @@ def test_a_given_first_frame_has_timestep_zero_per_token_as_the_pipeline_has(tin
 
     pipe = WanImageToVideoPipeline.from_pretrained(ti2v, image_encoder=None, image_processor=None)
     theirs = recorded_calls(pipe.transformer)
-    picture = clips.source.pictures(0).video(5, 32, 48)[0].numpy()
+    picture = clips.source.clip(0).pictures.video(5, 32, 48)[0].numpy()
     from PIL import Image
 
     pipe(Image.fromarray(picture), "a ball", height=32, width=48, num_frames=5, num_inference_steps=2)
@@ -107,6 +107,19 @@ def test_frozen_weights_take_the_precision_and_trained_ones_stay_float32(tiny_re
     assert model.transformer.blocks[0].attn2.to_q.weight.dtype == torch.bfloat16
 
 
+def test_a_model_that_is_trained_on_keeps_the_adapter_that_it_has(tiny_recipe, t2v, tmp_path):
+    folder = shutil.copytree(t2v, tmp_path / "model")
+    recipe = tiny_recipe(folder, train_base=True, cache_text=False)
+    fresh = BaseModel(recipe).denoiser().adapter
+    for value in fresh.parameters():
+        torch.nn.init.normal_(value)
+    fresh.save_pretrained(folder / "camera_adapter")
+    kept = BaseModel(recipe).denoiser()
+    torch.testing.assert_close(kept.adapter.state_dict(), fresh.state_dict())
+    assert {name.split(".")[0] for name in kept.trained_parameters()} == {"adapter", "transformer", "text_encoder"}
+    assert BaseModel(tiny_recipe(folder, train_base=True, cache_text=False, adapter="none")).denoiser().adapter is None
+
+
 @pytest.mark.parametrize("adapter", ["camera", "recammaster", "cameractrl"])
 def test_bf16_training_works_and_the_result_loads(tiny_recipe, t2v, encoded, tmp_path, adapter):
     recipe = tiny_recipe(t2v, steps=2, precision="bf16", adapter=adapter, ema=0.5)
@@ -132,7 +145,7 @@ def test_a_model_from_scratch_becomes_a_pipeline_that_generates(make_clips, t2v,
     from ucpe.desk import model as desk_parts
 
     small = {**desk_parts.transformer_config(), "num_attention_heads": 2, "num_layers": 1, "ffn_dim": 32}
-    monkeypatch.setattr(desk_parts, "transformer_config", lambda: small)
+    monkeypatch.setattr(desk_parts, "transformer_config", lambda channels=16: small)
     from diffusers import AutoencoderKLWan
 
     AutoencoderKLWan(**desk_parts.autoencoder_config(4, 4)).save_pretrained(tmp_path / "vae")
@@ -152,7 +165,7 @@ def test_a_model_from_scratch_becomes_a_pipeline_that_generates(make_clips, t2v,
     folder = run(recipe, clips, tmp_path / "run", validation=clips, tracker=None, quiet=True)
     assert (tmp_path / "run/samples/step-0000002-0.mp4").is_file()
     pipe = CameraPipeline.from_pretrained(folder)
-    camera = EncodedClips(_source(clips), BaseModel(recipe), clips / "encoded").source[0].camera
+    camera = EncodedClips(_source(clips), BaseModel(recipe), clips / "encoded").source.clip(0).camera
     video = pipe("a red tower", camera, num_inference_steps=1)
     assert video.frames[0].shape == (17, 64, 112, 3)
     state = json.loads((tmp_path / "run/recipe.json").read_text())

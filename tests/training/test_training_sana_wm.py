@@ -8,7 +8,7 @@ import torch
 from PIL import Image
 
 from ucpe.adapters import load_adapter
-from ucpe.generation import CameraPipeline
+from ucpe.generation.pipeline import CameraPipeline
 from ucpe.training.base_models import BaseModel
 from ucpe.training.clips import open_source
 from ucpe.training.dry_run import dry_run
@@ -36,14 +36,14 @@ def clips(recipe, make_clips, tmp_path_factory):
 def test_what_is_trained_is_what_the_pipeline_runs(recipe, clips, make_sana_wm_pipeline):
     """Latents, text and the prediction, each against diffusers' pipeline on the same clip."""
     pipe, clip = make_sana_wm_pipeline(), clips[0]
-    video = clips.source.pictures(0).video(*SIZE.values())
+    video = clips.source.clip(0).pictures.video(*SIZE.values())
     first = torch.from_numpy(np.array(video[0])).permute(2, 0, 1)[None] / 127.5 - 1
     expected = pipe._encode_first_frame(first, torch.device("cpu"), torch.float32)
     torch.testing.assert_close(clip.latents[None, :, :1], expected, atol=2e-3, rtol=2e-3)
     from diffusers.pipelines.sana_wm.pipeline_sana_wm import DEFAULT_CHI_PROMPT
 
     text, mask, silence, silent = pipe.encode_prompt(
-        clips.source[0].caption, max_sequence_length=8, chi_prompt=DEFAULT_CHI_PROMPT
+        clips.source.clip(0).caption, max_sequence_length=8, chi_prompt=DEFAULT_CHI_PROMPT
     )
     torch.testing.assert_close(clip.text, text[0, 0] * mask[0, :, None], atol=2e-2, rtol=2e-2)
     torch.testing.assert_close(clips.embedding(""), silence[0, 0] * silent[0, :, None], atol=2e-2, rtol=2e-2)
@@ -64,7 +64,7 @@ def test_training_changes_the_branch_alone_and_lowers_the_error(recipe, clips, t
     folder = export(recipe, model, trained, tmp_path, make_accelerator(recipe, tmp_path))
     assert load_adapter(folder).config["trained"]
     call = {"seed": 1, "num_inference_steps": 1, "max_sequence_length": 8, "height": 64, "width": 96}
-    picture = Image.fromarray(clips.source.pictures(0).video(*SIZE.values())[0].numpy())
+    picture = Image.fromarray(clips.source.clip(0).pictures.video(*SIZE.values())[0].numpy())
     videos = []
     for adapter in (None, folder):
         pipe = CameraPipeline.from_pretrained(sana_wm_folder, adapter)

@@ -12,17 +12,9 @@ from scipy.spatial.transform import Rotation
 
 from ucpe.lenses import EUCM, UCM, BrownConrady, Equirectangular, KannalaBrandt, Pinhole
 from ucpe.trajectories import DEFAULT_FPS, DEFAULT_LENS, Trajectory
-from ucpe.trajectories.formats import (
-    FORMATS,
-    ImageSize,
-    clip_of_pose_file,
-    read_demo,
-    read_near_depths,
-    read_panshot,
-    recognise,
-    save_trajectory,
-)
+from ucpe.trajectories.formats import FORMATS, ImageSize, recognise, save_trajectory
 from ucpe.trajectories.formats.base import ReadOnly
+from ucpe.trajectories.formats.captioned import clip_of_pose_file, read_demo, read_near_depths, read_panshot
 
 CALIBRATED = Pinhole(fx=600.0, fy=610.0, cx=400.0, cy=245.0, width=832, height=480)
 KEPT_LENS = {"ucpe", "realestate10k", "nerfstudio", "colmap"}

@@ -5,7 +5,6 @@ import json
 import math
 import warnings
 import zipfile
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -17,7 +16,6 @@ from ucpe.lenses import BrownConrady, KannalaBrandt, Pinhole
 from ucpe.trajectories import Trajectory
 from ucpe.trajectories.formats import recognise
 
-REAL = Path(__file__).resolve().parents[2] / "../shared/data"
 QUATERNIONS = Rotation.random(5, random_state=0)
 POSITIONS = np.random.default_rng(0).normal(size=(5, 3))
 MATRICES = np.concatenate([QUATERNIONS.as_matrix(), POSITIONS[:, :, None]], -1)
@@ -340,6 +338,40 @@ def test_arkitscenes(tmp_path):
         Trajectory.load(path)  # positions and quaternions without times
 
 
+def test_motionctrl(tmp_path):
+    """World-to-camera by its authors' own words: zooming in is a translation along -z."""
+    path = tmp_path / "test_camera_I.json"
+    path.write_text(json.dumps([[1, 0, 0, 0, 0, 1, 0, 0, 0, 0, 1, -0.2 * i] for i in range(4)]))
+    camera = Trajectory.load(path)
+    np.testing.assert_allclose(camera.positions[:, 2].numpy(), [0, 0.2, 0.4, 0.6], atol=1e-12)
+    path.write_text(json.dumps(MATRICES.reshape(5, 12).tolist()))
+    camera = Trajectory.load(path)
+    np.testing.assert_allclose(camera.c2w.numpy(), np.linalg.inv(FULL), atol=1e-12)
+    assert not camera.up_known
+    path.write_text(json.dumps([*MATRICES.reshape(5, 12).tolist(), [1, 2]]))
+    with pytest.raises(ValueError, match=r"\[5\]: expected 12 numbers"):
+        Trajectory.load(path)
+
+
+def test_covariances_behind_a_tum_pose_are_not_used(tmp_path):
+    rows = np.c_[np.arange(5) / 10, POSITIONS, QUATERNIONS.as_quat()]
+    path = tmp_path / "stamped_traj_estimate.txt"
+    wide = np.c_[rows, np.full((5, 12), 7.0)].tolist()
+    path.write_text("# timestamp(s) tx ty tz qx qy qz qw Pr11 ...\n" + "\n".join(" ".join(map(repr, r)) for r in wide))
+    np.testing.assert_allclose(Trajectory.load(path).c2w.numpy(), FULL, atol=1e-9)
+
+
+@pytest.mark.parametrize("header", [True, False])
+def test_what_an_imu_measured_is_no_path(tmp_path, header):
+    title = "#timestamp [ns],w_RS_S_x [rad s^-1],w_RS_S_y [rad s^-1],w_RS_S_z [rad s^-1],a_RS_S_x [m s^-2]\n"
+    rows = "".join(f"{1403636579758555392 + 5_000_000 * i},-0.09,0.14,0.03,8.1,-0.37,-2.4\n" for i in range(4))
+    path = tmp_path / "data.csv"
+    path.write_text(title * header + rows)
+    with pytest.raises(ValueError, match=r"an inertial sensor's \(IMU's\) measurements|hold 7 and 7 numbers") as error:
+        Trajectory.load(path)
+    assert "\n" not in str(error.value)
+
+
 def test_transforms_to_txt_as_the_readme_says(tmp_path):
     frames = [
         {"file_path": f"{i}.png", "transform_matrix": np.concatenate([m, [[0, 0, 0, 1]]]).tolist()}
@@ -358,14 +390,13 @@ def test_transforms_to_txt_as_the_readme_says(tmp_path):
     assert read.up_known and not Trajectory.load(tmp_path / "t.json").up_known
 
 
-@pytest.mark.skipif(not (REAL / "trajectories").is_dir(), reason="the real trajectories are not here")
-def test_real_files():
-    files = REAL / "trajectories"
+def test_files_as_tools_ship_them(published):
+    files = published / "trajectories"
     content = json.loads((files / "recammaster_extrinsics.json").read_text())
     rows = [content[f"frame{i}"]["cam05"] for i in range(81)]
     read = Trajectory.load(f"{files / 'recammaster_extrinsics.json'}:cam05").relative_to_first()
     np.testing.assert_allclose(read.c2w.numpy(), recammaster_reference(rows), atol=2e-5)
-    euroc = quiet(files / "euroc_state_groundtruth.csv", extrinsics=REAL / "calibrations/kimera_euroc_sensor.yaml")
+    euroc = quiet(files / "euroc_state_groundtruth.csv", extrinsics=published / "calibrations/kimera_euroc_sensor.yaml")
     assert euroc.fps == pytest.approx(200, rel=1e-3) and abs(float(euroc.angles.roll[0])) < 10
     with pytest.warns(UserWarning, match="1 poses repeat the time"):
         Trajectory.load(files / "tum_repeated_timestamp.txt")

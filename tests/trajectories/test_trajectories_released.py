@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from tests.samples import PUBLISHED
 
-from ucpe.trajectories.formats import read_released_list
+from ucpe.trajectories.formats.captioned import read_released_list
 
 
 @pytest.fixture

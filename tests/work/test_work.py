@@ -6,6 +6,7 @@ import re
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
@@ -51,9 +52,10 @@ SCRIPT = Path(__file__).with_name("work_stages.py")
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(Path(files.__file__).parents[1])}
 
 
-def start(folder, *arguments) -> subprocess.Popen:
+def start(folder, *arguments, **options) -> subprocess.Popen:
     command = [sys.executable, str(SCRIPT), str(folder), *map(str, arguments)]
-    return subprocess.Popen(command, env=ENVIRONMENT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    pipes = dict.fromkeys(("stdout", "stderr"), subprocess.PIPE)
+    return subprocess.Popen(command, env=ENVIRONMENT, text=True, **pipes, **options)
 
 
 def until(condition, seconds=60.0):
@@ -246,6 +248,25 @@ def test_asked_once_it_stops_after_the_running_items(tmp_path, workers, number):
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="POSIX signals")
+def test_asked_during_the_last_item_it_does_not_go_on_to_what_comes_next(tmp_path):
+    process = start(tmp_path / "run", 1, 1, 1)
+    until(lambda: (tmp_path / "run" / "log").exists() and Squares(tmp_path / "run").calls())
+    process.send_signal(signal.SIGTERM)
+    errors = process.communicate(timeout=60)[1]
+    assert "Stopped: stopped, 1 of 1 numbers done; the same command continues" in errors and process.returncode == 1
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="POSIX signals")
+def test_a_terminal_that_interrupts_starting_workers_too_sees_no_traceback(tmp_path):
+    process = start(tmp_path / "run", 50, 0, 2, start_new_session=True)
+    until(lambda: children(process.pid))
+    os.killpg(process.pid, signal.SIGINT)
+    errors = process.communicate(timeout=60)[1]
+    assert re.search(r"Stopped: stopped, [12] of 50 numbers done; the same command continues", errors)
+    assert "Traceback" not in errors
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="POSIX signals")
 @pytest.mark.parametrize("workers", [1, 2])
 def test_asked_twice_it_stops_at_once(tmp_path, workers):
     process = start(tmp_path / "run", 50, 100, workers)
@@ -301,6 +322,55 @@ def test_what_dead_processes_left_behind_is_removed(tmp_path):
     assert list(tmp_path.iterdir()) == [own]
 
 
+def test_a_temporary_folder_of_a_killed_process_is_removed_by_the_next(tmp_path, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    script = f"import tempfile, os; tempfile.tempdir = {str(tmp_path)!r}; from ucpe.files import temporary_folder as t"
+    script += "; manager = t(); folder = manager.__enter__(); (folder / 'frame.png').touch(); os.kill(os.getpid(), 9)"
+    subprocess.run([sys.executable, "-c", script], env=ENVIRONMENT)
+    left = list(tmp_path.iterdir())
+    assert len(left) == 1 and list(left[0].iterdir())
+    monkeypatch.setattr(files, "_tidied", set())
+    with files.temporary_folder() as one, files.temporary_folder() as two:
+        assert sorted(tmp_path.iterdir()) == sorted([one, two])
+    assert not list(tmp_path.iterdir())
+
+
+def test_leftovers_that_may_not_be_removed_stop_nobody(tmp_path, monkeypatch):
+    left = tmp_path / ".a.another-machine.1.0.partial"
+    left.touch()
+    os.utime(left, (0, 0))
+
+    def refuse(path):
+        raise PermissionError(path)
+
+    monkeypatch.setattr(Path, "unlink", refuse)
+    assert files.temporary_name(tmp_path / "b").parent == tmp_path and left.exists()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere the system does not end them")
+def test_a_program_ends_with_the_process_that_runs_it_and_hears_what_it_needs(tmp_path):
+    number = tmp_path / "number"
+    script = "import signal, sys; from ucpe.work import run_program; signal.signal(signal.SIGTERM, signal.SIG_IGN)"
+    script += "; print(run_program(['sh', '-c', sys.argv[1]]).returncode)"
+
+    def running(body):
+        number.unlink(missing_ok=True)
+        process = subprocess.Popen(
+            [sys.executable, "-c", script, f"echo $$ > {number}; {body}"],
+            env=ENVIRONMENT, stdout=subprocess.PIPE, text=True,
+        )  # fmt: skip
+        until(lambda: number.exists() and number.read_text().strip())
+        return process, int(number.read_text())
+
+    process, program = running("exec sleep 100")
+    process.kill()
+    process.wait()
+    until(lambda: not files.is_running(program))
+    process, program = running("exec sleep 100")
+    os.kill(program, signal.SIGTERM)
+    assert process.communicate(timeout=60)[0] == f"-{int(signal.SIGTERM)}\n"
+
+
 def test_the_same_file_is_the_same_bytes(tmp_path):
     small, large = tmp_path / "small", tmp_path / "large"
     small.write_bytes(b"x" * 1000)
@@ -323,11 +393,11 @@ def test_the_same_file_is_the_same_bytes(tmp_path):
 
 def test_parts_of_any_id_stay_in_their_folder(tmp_path):
     parts = JsonParts(tmp_path / "parts")
-    for name in ("../out", "a/b", "a%2Fb", "ü.mp4", "."):
+    for name in ("../out", "a/b", "a%2Fb", "ü.mp4", ".", "城市漫步" * 15, "城市漫步" * 15 + "2"):
         item = Item(name, fingerprint="1")
         parts.save(item, {"name": name})
         assert parts.file(item).parent == tmp_path / "parts" and parts.load(item) == {"name": name}
-    assert len(list((tmp_path / "parts").iterdir())) == 5
+    assert len(list((tmp_path / "parts").iterdir())) == 7
     parts.file(item).write_text("{")
     assert parts.load(item) is None
 

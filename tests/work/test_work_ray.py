@@ -33,7 +33,7 @@ from ucpe.synthesis.captions import EndpointCaptioner, caption_dataset
 from ucpe.synthesis.clips import ClipSettings, synthesize
 from ucpe.synthesis.curation.pipeline import curate_videos
 from ucpe.synthesis.dataset import export_webdataset, open_dataset
-from ucpe.synthesis.motion import MoveSource, extract_motions
+from ucpe.synthesis.motion.candidates import MoveSource, extract_motions
 from ucpe.synthesis.motion.pipeline import MatchSettings, match_clips
 from ucpe.synthesis.rows import CURATED, MATCHES, pose_column, read_part, table_of, write_part
 from ucpe.synthesis.statistics import gather

@@ -8,6 +8,7 @@ from ucpe.adapters.condition import CameraCondition
 from ucpe.adapters.loading import load_adapter
 from ucpe.adapters.recammaster import ReCamMaster
 from ucpe.adapters.sana_wm import SanaWMCamera
+from ucpe.adapters.scope import SCoPE
 
 __all__ = [
     "Adapter",
@@ -16,6 +17,7 @@ __all__ = [
     "CameraCondition",
     "CameraCtrl",
     "ReCamMaster",
+    "SCoPE",
     "SanaWMCamera",
     "TokenGrid",
     "backbone_of",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from torch import Tensor, nn
@@ -85,7 +86,8 @@ class Backbone(ABC):
     def after_attention(self, block: Any) -> tuple[nn.Module, nn.Module]:
         """Two modules that bracket what follows self-attention in a block: x + second(first(x)).
 
-        Added to the first argument of the one and to the (first) result of the other, something is added to x itself.
+        A tensor is added to x itself by adding it to the first module's first argument and to the second module's
+        (first) result.
         """
 
 
@@ -205,6 +207,11 @@ class SanaWM(Backbone):
 def first_argument(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tensor:
     """The hidden states of a call, however they were passed."""
     return args[0] if args else kwargs["hidden_states"]
+
+
+def with_first_result(output: Any, change: Callable[[Tensor], Tensor]) -> Any:
+    """A module's output, or the first of several, changed by a function."""
+    return (change(output[0]), *output[1:]) if isinstance(output, tuple) else change(output)
 
 
 def with_first_argument(

@@ -12,7 +12,7 @@ from diffusers.configuration_utils import register_to_config
 from torch import Tensor, nn
 
 from ucpe.adapters.attachment import Adapter, absolute_poses, as_list
-from ucpe.adapters.backbones import Backbone, backbone_of, first_argument, with_first_argument
+from ucpe.adapters.backbones import Backbone, backbone_of, first_argument, with_first_argument, with_first_result
 from ucpe.adapters.condition import CameraCondition
 from ucpe.adapters.initialisation import zeroed
 from ucpe.adapters.parallel import TokenShare
@@ -315,6 +315,4 @@ def head_layout(width: int, base_heads: int, compression: int) -> tuple[int, int
 
 def add_to_first(output: Any, added: Tensor) -> Any:
     """A module's output with something added to it, or to the first of several."""
-    if isinstance(output, tuple):
-        return (output[0] + added.to(output[0].dtype), *output[1:])
-    return output + added.to(output.dtype)
+    return with_first_result(output, lambda tokens: tokens + added.to(tokens.dtype))

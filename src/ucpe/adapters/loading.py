@@ -12,24 +12,27 @@ from ucpe.adapters.cameractrl import CameraCtrl
 from ucpe.adapters.hub import hub_folder
 from ucpe.adapters.recammaster import ReCamMaster
 from ucpe.adapters.sana_wm import SanaWMCamera
+from ucpe.adapters.scope import SCoPE, is_released
 
 ADAPTER_FILES = ("*.json", "*.safetensors")
 """Files of an adapter's repository on the hub that are needed."""
 
-_CLASSES: tuple[type[Adapter], ...] = (CameraAdapter, ReCamMaster, CameraCtrl, SanaWMCamera)
+_CLASSES: tuple[type[Adapter], ...] = (CameraAdapter, ReCamMaster, CameraCtrl, SanaWMCamera, SCoPE)
 
 KINDS = {kind.__name__: kind for kind in _CLASSES}
 """Adapter classes by the name their configs carry."""
 
 
 def load_adapter(source: str | Path, **hub: Any) -> Adapter:
-    """The adapter in a folder or hub repository, or in a released `.bin` checkpoint.
+    """The adapter in a folder or hub repository, in a released `.bin` checkpoint, or in an expert of SCoPE's weights.
 
     `hub` are options of huggingface_hub: `token`, `revision`, `cache_dir`, `local_files_only`.
     """
     if str(source).endswith(".bin"):
         return CameraAdapter.from_released(source)
     folder = find_adapter(source, **hub)
+    if is_released(folder):
+        return SCoPE.from_released(folder)
     try:
         config: Any = Adapter.load_config(str(folder))
     except OSError as error:

@@ -26,7 +26,7 @@ class TokenShare:
         return slice(start, start + self.lengths[self.rank])
 
     def gather(self, x: Tensor) -> Tensor:
-        """Those (..., all tokens, channels) of all processes from this one's (..., tokens, channels)."""
+        """The tokens (..., all tokens, channels) of all processes, each giving its own (..., tokens, channels)."""
         from torch.distributed.nn.functional import all_gather
 
         longest = max(self.lengths)

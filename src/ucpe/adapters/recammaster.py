@@ -11,7 +11,7 @@ from diffusers.configuration_utils import register_to_config
 from torch import Tensor, nn
 
 from ucpe.adapters.attachment import Adapter, absolute_poses, as_list
-from ucpe.adapters.backbones import Backbone, backbone_of, first_argument, with_first_argument
+from ucpe.adapters.backbones import Backbone, backbone_of, first_argument, with_first_argument, with_first_result
 from ucpe.adapters.condition import CameraCondition
 from ucpe.adapters.initialisation import identity, zeroed
 from ucpe.encodings import raw_parameters
@@ -75,9 +75,7 @@ class ReCamMaster(Adapter):
         return with_first_argument(args, kwargs, tokens + embedded.to(tokens.dtype))
 
     def _project(self, branch: Any, module: nn.Module, args: tuple[Any, ...], output: Any) -> Any:
-        if isinstance(output, tuple):
-            return (branch.project(output[0]), *output[1:])
-        return branch.project(output)
+        return with_first_result(output, branch.project)
 
 
 class ReCamMasterBlock(nn.Module):

@@ -78,6 +78,7 @@ CONTESTANTS: dict[str, Contestant] = {
         _row("cameractrl", "Wan CameraCtrl", ABSOLUTE, "Wan CameraCtrl"),
         _row("prope", "PRoPE", ABLATION, "PRoPE"),
         _row("gta", "GTA", ABLATION, "GTA"),
+        Contestant("sightline", "Sightline", ABSOLUTE, recipe="desk-sightline"),
         _row("ucpe-relative", "UCPE", RELATIVE, "UCPE"),
         _row("recammaster-relative", "ReCamMaster", RELATIVE, "ReCamMaster"),
         _row("cameractrl-relative", "Wan CameraCtrl", RELATIVE, "Wan CameraCtrl"),
@@ -108,21 +109,6 @@ def find_contestants(names: tuple[str, ...]) -> list[Contestant]:
     if not names:
         raise ValueError("no contestants")
     return [contestant for name, contestant in CONTESTANTS.items() if name in names]
-
-
-def base_recipe(steps: int, **changes: Any) -> Recipe:
-    """The base: the desk model's own recipe without an adapter, so that it owes nothing to a contestant."""
-    fields: dict[str, Any] = {
-        "name": "base",
-        "adapter": "none",
-        "orientation": False,
-        "steps": steps,
-        "samples": 0,
-        "warmup": min(desk_model().warmup, steps // 5),
-        "checkpoint_every": CHECKPOINT_EVERY,
-        **changes,
-    }
-    return replace(desk_model(), **fields)
 
 
 def contestant_recipe(

@@ -47,7 +47,7 @@ TABLE = ("FVD", "FID", "CLIP", "K1Err", "K2Err")
 class Base:
     """The model that all contestants are attached to, with the last numbers of its training."""
 
-    kind: Literal["bundled", "trained", "given", "none yet"]
+    kind: Literal["bundled", "given"]
     trained_with_an_adapter: bool = False
     steps: int = 0
     learning_rate: float | None = None
@@ -64,7 +64,7 @@ class Results:
     errors: dict[str, dict[str, dict[str, Spread | None]]]
     differences: dict[str, dict[str, dict[str, Difference | None]]]
     runs: dict[str, dict[str, Any] | None]
-    base: Base = Base("none yet")
+    base: Base = Base("given")
     constant: dict[str, float] = field(default_factory=dict)
     """Mean errors of the best constant answer."""
     families: list[str] = field(default_factory=list)
@@ -143,14 +143,11 @@ def markdown(results: Results) -> str:
 
 def about_base(base: Base) -> str:
     """A sentence on the base."""
-    if base.kind == "none yet":
-        return "The base is not trained yet."
     if base.kind == "given":
         together = " It was trained together with an adapter, which favours adapters of that kind."
         return "The base was given." + together * base.trained_with_an_adapter
     loss = base.validation.get("high-noise", float("nan"))
-    how = "bundled" if base.kind == "bundled" else f"trained in {base.training_seconds / 3600:.2f} hours"
-    return f"The base, {how}: {base.steps} steps without any camera, loss at high noise {loss:.4f}."
+    return f"The base, bundled: {base.steps} steps without any camera, loss at high noise {loss:.4f}."
 
 
 NOTES = [

@@ -6,11 +6,9 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import sys
 import time
-from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -19,6 +17,7 @@ from typing import Any
 import numpy as np
 import torch
 from safetensors import safe_open
+from typing_extensions import Unpack
 
 from ucpe import desk
 from ucpe.bench import generated_videos
@@ -26,29 +25,28 @@ from ucpe.bench.adapter_contestants import (
     CONTESTANTS,
     LEARNING_RATE,
     MAIN,
-    base_recipe,
     contestant_recipe,
     find_contestants,
 )
 from ucpe.bench.adapter_results import FORMAT, Base, Results, assemble, draw, markdown
 from ucpe.bench.generated_videos import MODES, PROTOCOL, video_path
-from ucpe.bench.runs import Budget, Machine, check_sizes, render_all, run_all
+from ucpe.bench.runs import Budget, Machine, check_sizes, on_all_cores, render_all, run_all
 from ucpe.desk import FRAMES, HEIGHT, WIDTH
 from ucpe.desk.clips import CLIPS_PER_SHARD, VALIDATION_SEED, render_shard, shard_paths
 from ucpe.files import file_fingerprint, fingerprint_of, write_file, write_json
-from ucpe.generation import CameraPipeline
 from ucpe.generation.loading import ADAPTER_FOLDER, load_quietly
+from ucpe.generation.pipeline import CameraPipeline
 from ucpe.training.base_models import BaseModel, find_folder
 from ucpe.training.clips import DeskClipFiles
 from ucpe.training.encoded import EncodedClips, encode_missing
-from ucpe.training.export import ADAPTER, MODEL
+from ucpe.training.export import ADAPTER
 from ucpe.training.loop import CHECKPOINTS, make_accelerator
 from ucpe.training.progress import CURVE_FILE, read_curve
 from ucpe.training.recipes import DESK_BASE, Recipe
 from ucpe.training.runs import run
 from ucpe.training.validation import validate
 from ucpe.video import read_video
-from ucpe.work import Item, OutOfTime, Progress, Record, RecordParts, folder_lock, progress_bar
+from ucpe.work import Item, OutOfTime, Record, RecordParts, WorkArguments, folder_lock
 
 PICTURES = 16
 """Videos of which the last frame is kept for the picture."""
@@ -71,8 +69,6 @@ class Benchmark:
     seeds: int = 2
     steps: int = 1000
     """Steps of each contestant."""
-    base_steps: int | None = None
-    """Steps of a base to train; by default the bundled one is used, unless another is given."""
     videos: int = 48
     """Held-out cameras that videos are generated and measured for, each in every mode."""
     modes: tuple[str, ...] = tuple(MODES)
@@ -81,7 +77,7 @@ class Benchmark:
     sample_steps: int | None = None
     """Denoising steps of a video; by default as many as the base says."""
     fields: tuple[tuple[str, Any], ...] = ()
-    """Changes to the fields of all recipes, including that of a base to be trained."""
+    """Changes to the fields of all recipes."""
 
 
 QUICK = Benchmark(("ucpe", "none", "recammaster", "prope"), steps=200, videos=16)
@@ -104,10 +100,8 @@ class Folders:
     """Training shards that there must be; the missing ones are rendered."""
     base: Path | None = None
     """Pipeline folder to use as base instead of the bundled one."""
-    autoencoder: Path | None = None
-    """Autoencoder that encodes, and decodes unless there is a decoder."""
     decoder: Path | None = None
-    """Autoencoder with the same encoder, whose decoder makes the pictures."""
+    """Autoencoder with the same encoder as the base's, whose decoder makes the pictures."""
 
     @property
     def training_clips(self) -> Path:
@@ -118,13 +112,6 @@ class Folders:
     def test_clips(self) -> Path:
         """Clips to generate and validate on."""
         return self.held_out or self.shared / "held-out"
-
-    @property
-    def encoding_autoencoder(self) -> str | None:
-        """Autoencoder that recipes name; None for that of the base."""
-        if self.autoencoder is not None:
-            return str(self.autoencoder)
-        return str(desk.WEIGHTS / "vae") if self.base is None else None
 
 
 @dataclass(frozen=True)
@@ -143,7 +130,7 @@ class Setup:
     folders: Folders
     base: Path
     identity: str
-    """Fingerprint of base, clips and autoencoder."""
+    """Fingerprint of base and clips."""
     deadline: float | None = None
     """Time, in seconds since the epoch, at which work stops."""
     quiet: bool = True
@@ -159,12 +146,7 @@ class Setup:
             CONTESTANTS[task.contestant],
             benchmark.steps,
             benchmark.learning_rate,
-            **{
-                **dict(benchmark.fields),
-                "seed": task.seed,
-                "model": str(self.base),
-                "autoencoder": self.folders.encoding_autoencoder,
-            },
+            **{**dict(benchmark.fields), "seed": task.seed, "model": str(self.base)},
         )
 
     def training_key(self, task: Task) -> str:
@@ -205,29 +187,26 @@ class Setup:
 def run_benchmark(
     benchmark: Benchmark,
     folders: Folders,
-    workers: int | None = None,
     minutes: float | None = None,
-    progress: Progress | None = None,
-    engine: str = "local",
-    retry_failed: bool = False,
+    **options: Unpack[WorkArguments],
 ) -> Results:
     """Run what is missing, write results.json, results.md and pictures to the output, and return the results.
 
     When the minutes are over everything stops, with its state kept; the same call again continues.
     """
     check(benchmark, folders)
-    budget, workers = Budget(minutes), workers or os.cpu_count() or 1
+    budget, options = Budget(minutes), on_all_cores(options)
     deadline = None if minutes is None else time.time() + 60 * minutes
     load_quietly()
-    runs, records, setup = [], {}, None
+    runs, records = [], {}
     unfinished = ""
     try:
         with folder_lock(folders.shared):
-            render(benchmark, folders, workers, budget, progress, engine)
-            setup = prepare(benchmark, folders, workers, engine, deadline)
+            render(benchmark, folders, budget, **options)
+            setup = prepare(benchmark, folders, deadline, **options)
             runs = setup.plan()
-            work = partial(perform, replace(setup, quiet=workers > 1))
-            run_all(runs, work, RecordParts(folders.output / "runs"), workers, budget, progress, engine, retry_failed)
+            work = partial(perform, replace(setup, quiet=options["workers"] != 1))
+            run_all(runs, work, RecordParts(folders.output / "runs"), budget, **options)
     except OutOfTime as stopped:
         unfinished = str(stopped)
     for run_ in runs:
@@ -237,12 +216,12 @@ def run_benchmark(
     results = assemble(
         benchmark,
         records,
-        base=_about_base(benchmark, folders, setup),
+        base=_about_base(folders),
         constant=constant,
         families=families,
         floors=generated_videos.floors(),
         clips=_count(folders.training_clips),
-        machine=Machine(workers),
+        machine=Machine(options["workers"] or 1),
         unfinished=unfinished,
     )
     write_file(folders.output / "results.json", json.dumps(results.to_json(), indent=1) + "\n")
@@ -253,37 +232,24 @@ def run_benchmark(
 
 def check(benchmark: Benchmark, folders: Folders) -> None:
     """ValueError or OSError for what cannot run, before anything is rendered."""
-    check_sizes(benchmark, "seeds", "steps", "base_steps", "videos")
+    check_sizes(benchmark, "seeds", "steps", "videos")
     check_sizes(folders, "shards")
     unknown = [mode for mode in benchmark.modes if mode not in MODES]
     if unknown or not benchmark.modes:
         raise ValueError(f"no mode '{''.join(unknown[:1])}'; there are {', '.join(MODES)}")
     find_contestants(benchmark.contestants)
-    for name, folder in (("autoencoder", folders.autoencoder), ("decoder", folders.decoder)):
-        if folder is not None and not (folder / "config.json").is_file():
-            raise ValueError(f"no {name} in {folder}: expected its config.json and weights there")
+    if folders.decoder is not None and not (folders.decoder / "config.json").is_file():
+        raise ValueError(f"no decoder in {folders.decoder}: expected its config.json and weights there")
     if folders.data is not None and not _has_clips(folders.data) and folders.shards is None:
         raise ValueError(f"{folders.data} holds no desk clips; name how many shards to render there with --shards")
     if folders.held_out is not None and (there := _count(folders.held_out)) < benchmark.videos:
         raise ValueError(f"{folders.held_out} holds {there} desk clips, too few for {benchmark.videos} videos")
-    if folders.base is not None and benchmark.base_steps is not None:
-        raise ValueError("a base is given or trained: name --base or --base-steps, not both")
-    if folders.autoencoder is not None and benchmark.base_steps is None:
-        raise ValueError("the base brings its own autoencoder: --autoencoder is for one that --base-steps trains")
-    if benchmark.base_steps is None:
-        base = find_folder(str(folders.base or DESK_BASE))
-        if not json.loads((base / "model_index.json").read_text()).get("expand_timesteps"):
-            raise ValueError(f"{base} takes no first frame (expand_timesteps in its model_index.json is off)")
+    base = find_folder(str(folders.base or DESK_BASE))
+    if not json.loads((base / "model_index.json").read_text()).get("expand_timesteps"):
+        raise ValueError(f"{base} takes no first frame (expand_timesteps in its model_index.json is off)")
 
 
-def render(
-    benchmark: Benchmark,
-    folders: Folders,
-    workers: int,
-    budget: Budget,
-    progress: Progress | None = None,
-    engine: str = "local",
-) -> None:
+def render(benchmark: Benchmark, folders: Folders, budget: Budget, **options: Unpack[WorkArguments]) -> None:
     """Render the clips that are missing; `OutOfTime` when there is no time for all."""
     shards = folders.shards or (0 if folders.data is not None and _has_clips(folders.data) else SHARDS)
     tests = 0 if folders.held_out is not None else -(-benchmark.videos // CLIPS_PER_SHARD)
@@ -291,58 +257,26 @@ def render(
     wanted += [(number, VALIDATION_SEED, folders.test_clips) for number in range(tests)]
     missing = [task for task in wanted if not (task[2] / f"clips-{task[0]:05d}.safetensors").exists()]
     tasks = {f"{folder.name} {number}": (number, seed, folder) for number, seed, folder in missing}
-    done = render_all(_render, tasks, workers, budget, progress, engine)
+    done = render_all(_render, tasks, budget, **options)
     if done < len(missing):
         raise OutOfTime(f"rendering, after {done} of {len(missing)} shards")
 
 
-def prepare(benchmark: Benchmark, folders: Folders, workers: int, engine: str, deadline: float | None) -> Setup:
-    """Encode all clips and find or train the base, or continue to; `OutOfTime` when time is over before."""
-    if benchmark.base_steps is None:
-        folders = replace(folders, base=find_folder(str(folders.base or DESK_BASE)))
-    clips = [*shard_paths(folders.training_clips), *shard_paths(folders.test_clips)]
-    prints = [file_fingerprint(path) for path in clips]
-    given = {**dict(benchmark.fields), "autoencoder": folders.encoding_autoencoder, "seed": 0}
-    recipe = base_recipe(benchmark.base_steps or 1, **given)
-    if folders.base is None:
-        autoencoder = BaseModel(recipe).fingerprint("vae")
-        identity = fingerprint_of(format=FORMAT, clips=prints, autoencoder=autoencoder, base=_deciding(recipe))
-        base = folders.shared / f"base-{benchmark.base_steps}-steps-{identity}"
-    else:
-        recipe = replace(recipe, model=str(folders.base))
-        parts = BaseModel(recipe).fingerprint("transformer", "text_encoder", "tokenizer", "vae")
-        identity = fingerprint_of(format=FORMAT, clips=prints, base=parts)
-        base = folders.base
-    setup = Setup(benchmark, folders, base if folders.base else base / MODEL, identity, deadline)
-    encode(recipe, folders, workers, engine, setup.goes_on)
-    if folders.base is None and not (base / DONE).exists():
-        before = torch.get_num_threads()
-        torch.set_num_threads(workers)
-        try:
-            run(
-                recipe,
-                folders.training_clips,
-                base,
-                validation=folders.test_clips,
-                tracker=None,
-                goes_on=setup.goes_on,
-            )
-        finally:
-            torch.set_num_threads(before)
-        _finish_training(base)
-    return setup
-
-
-def encode(recipe: Recipe, folders: Folders, workers: int, engine: str, goes_on: Callable[[], bool]) -> None:
-    """Put every clip through the autoencoder once, for all trainings."""
+def prepare(benchmark: Benchmark, folders: Folders, deadline: float | None, **options: Unpack[WorkArguments]) -> Setup:
+    """Find the base and put every clip through its autoencoder, once for all; `OutOfTime` when time is over before."""
+    base = find_folder(str(folders.base or DESK_BASE))
+    recipe = contestant_recipe(CONTESTANTS["none"], 1, **{**dict(benchmark.fields), "model": str(base)})
     model = BaseModel(recipe)
-    for folder in (folders.training_clips, folders.test_clips):
+    sources = (folders.training_clips, folders.test_clips)
+    prints = [file_fingerprint(path) for folder in sources for path in shard_paths(folder)]
+    parts = model.fingerprint("transformer", "text_encoder", "tokenizer", "vae")
+    setup = Setup(benchmark, folders, base, fingerprint_of(format=FORMAT, clips=prints, base=parts), deadline)
+    for folder in sources:
         clips = EncodedClips(DeskClipFiles(folder), model, folder / "encoded")
-        with progress_bar() as show:
-            options: dict[str, Any] = {"workers": workers, "engine": engine, "progress": show, "goes_on": goes_on}
-            encode_missing(clips, model, list(clips.numbers), torch.device("cpu"), **options)
+        encode_missing(clips, model, clips.numbers, torch.device("cpu"), goes_on=setup.goes_on, **options)
         if missing := clips.missing_videos(clips.numbers):
             raise OutOfTime(f"encoding, after {len(clips) - len(missing)} of {len(clips)} clips")
+    return setup
 
 
 def perform(setup: Setup, task: Task) -> Record:
@@ -449,14 +383,10 @@ def _count_parameters(adapter: Path) -> int:
     return total
 
 
-def _about_base(benchmark: Benchmark, folders: Folders, setup: Setup | None) -> Base:
+def _about_base(folders: Folders) -> Base:
     if folders.base is not None:
         return Base("given", trained_with_an_adapter=(folders.base / ADAPTER_FOLDER).is_dir())
-    if benchmark.base_steps is None:
-        return Base("bundled", **json.loads((desk.BASE_WEIGHTS / DONE).read_text()))
-    if setup is None:
-        return Base("none yet")
-    return Base("trained", **json.loads((setup.base.parent / DONE).read_text()))
+    return Base("bundled", **json.loads((desk.BASE_WEIGHTS / DONE).read_text()))
 
 
 def _about_cameras(benchmark: Benchmark, folders: Folders) -> tuple[dict[str, float], list[str]]:
@@ -464,7 +394,7 @@ def _about_cameras(benchmark: Benchmark, folders: Folders) -> tuple[dict[str, fl
     if _count(folders.test_clips) < benchmark.videos:
         return {}, []
     clips = DeskClipFiles(folders.test_clips)
-    chosen = [clips[index] for index in range(benchmark.videos)]
+    chosen = [clips.clip(index) for index in range(benchmark.videos)]
     return generated_videos.constant_guess([clip.camera for clip in chosen]), [clip.family for clip in chosen]
 
 
@@ -474,7 +404,7 @@ def _truth(benchmark: Benchmark, folders: Folders) -> list[np.ndarray]:
         return []
     clips = DeskClipFiles(folders.test_clips)
     size = (FRAMES, HEIGHT, WIDTH)
-    return [clips.pictures(index).video(*size)[-1].numpy() for index in range(min(PICTURES, benchmark.videos))]
+    return [clips.clip(index).pictures.video(*size)[-1].numpy() for index in range(min(PICTURES, benchmark.videos))]
 
 
 def _has_clips(folder: Path) -> bool:

@@ -193,24 +193,23 @@ class RelativeEncoding(CameraEncoding):
     encoding: Encoding
     frame: Frame = "paper"
     transforms_value = True
+    parts: tuple[str, ...] = ("blocks", "inverse")
+    """What of an operator depends on the cameras."""
+
+    def __init__(self, shape: ModelShape):
+        super().__init__(shape)
+        still = torch.eye(4).repeat(shape.views, 1, 1)
+        self.identity = self._camera_operator(self.encoding, Pinhole(xfov=90), still, self.frame)
 
     def describe(self, lens: Lens, c2w: Tensor) -> dict[str, Tensor]:
-        """The blocks of D and their inverses (B, tokens or views, 4, 4)."""
+        """The parts of these cameras' operator, clips first."""
         built = self._camera_operator(self.encoding, lens, c2w, self.frame)
-        return {"blocks": built.blocks, "inverse": built.inverse}
+        return {name: getattr(built, name) for name in self.parts}
 
     def operator(self, description: dict[str, Tensor]) -> Operator:
-        """Operator with these blocks."""
-        blocks, inverse = description["blocks"], description["inverse"]
-        return Operator(
-            blocks,
-            inverse,
-            head_dim=self.shape.head_dim,
-            tokens_per_block=self.shape.tokens // blocks.shape[-3],
-            cosine=self.identity.cosine,
-            sine=self.identity.sine,
-            transforms_value=self.transforms_value,
-        )
+        """Operator with these parts."""
+        parts = {name: description[name] for name in self.parts}
+        return self.identity.replaced(**parts, transforms_value=self.transforms_value, anchor=None)
 
 
 class GTA(RelativeEncoding):
@@ -288,20 +287,7 @@ class URoPE(RelativeEncoding):
     """RoPE at the place where the query's view sees points of the key's ray, at a few depths."""
 
     encoding: Encoding = "urope"
-
-    def __init__(self, shape: ModelShape):
-        super().__init__(shape)
-        self.identity = self._camera_operator(self.encoding, Pinhole(xfov=90), torch.eye(4).repeat(shape.views, 1, 1))
-
-    def describe(self, lens: Lens, c2w: Tensor) -> dict[str, Tensor]:
-        """Blocks, inverses, and cosines and sines (B, views, heads, tokens, angles) of keys."""
-        built = self._camera_operator(self.encoding, lens, c2w)
-        return {name: getattr(built, name) for name in ("blocks", "inverse", "seen_cosine", "seen_sine")}
-
-    def operator(self, description: dict[str, Tensor]) -> Operator:
-        """Operator with these blocks and angles."""
-        names = ("blocks", "inverse", "seen_cosine", "seen_sine")
-        return self.identity.replaced(**{name: description[name] for name in names}, anchor=None)
+    parts = ("blocks", "inverse", "seen_cosine", "seen_sine")
 
 
 class Sightline(URoPE):

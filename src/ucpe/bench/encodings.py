@@ -1,12 +1,11 @@
 """Novel view synthesis with every camera encoding: same data, model, steps, learning rate and seeds for all.
 
-`ucpe bench encodings` runs it; `docs/evidence.md` shows a run and says what it means.
+`ucpe bench encodings` runs it; `docs/evidence-encodings.md` says what it does and shows its runs.
 """
 
 from __future__ import annotations
 
 import json
-import os
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -16,12 +15,13 @@ from typing import Any, Literal
 
 import numpy as np
 import torch
+from typing_extensions import Unpack
 
 from ucpe.bench import view_synthesis_data as data
 from ucpe.bench.camera_encodings import CONTESTANTS, ModelShape, find_contestant
 from ucpe.bench.contestants import Contestant
 from ucpe.bench.figures import coloured, curve_plot, dot_plot, image_grid
-from ucpe.bench.runs import Budget, Machine, check_sizes, render_all, run_all
+from ucpe.bench.runs import Budget, Machine, check_sizes, on_all_cores, render_all, run_all
 from ucpe.bench.statistics import Difference, Spread, difference_of, spread_of
 from ucpe.bench.tables import NOT_RUN, markdown_table, not_run, shown_difference, shown_spread
 from ucpe.bench.view_synthesis_model import (
@@ -37,13 +37,10 @@ from ucpe.bench.view_synthesis_model import (
 )
 from ucpe.files import fingerprint_of, write_file
 from ucpe.lenses import FAMILIES
-from ucpe.work import Item, Progress, Record, RecordParts, folder_lock
+from ucpe.work import Item, Record, RecordParts, WorkArguments, folder_lock
 
 FORMAT = "ucpe-bench-encodings-2"
 """Name and version of records and results; a change of anything that changes a number changes it."""
-
-REFERENCE = "ucpe"
-"""Contestant that all others are compared to."""
 
 PICTURES = 8
 """Predicted views kept of each test set."""
@@ -89,6 +86,8 @@ class Benchmark:
     """Sets of clips to train on."""
     test_clips: int = 256
     """Clips of each test set."""
+    reference: str = "ucpe"
+    """Contestant that all others are compared to."""
 
 
 QUICK = Benchmark(seeds=2, training=Training(steps=300, clips=4096), trainings=("all",))
@@ -136,7 +135,7 @@ class Results:
     differences: dict[str, dict[str, dict[str, Difference | None]]]
     cost: dict[str, Cost | None]
     curves: dict[str, list[float] | None]
-    """PSNR of the training loss over equal parts of the steps."""
+    """PSNR of the training loss over equal parts of the steps, on the first set of training clips."""
     runs: dict[str, dict[str, Any] | None]
     machine: Machine
 
@@ -150,30 +149,24 @@ def run_benchmark(
     benchmark: Benchmark,
     output: Path,
     clips: Path | None = None,
-    workers: int | None = None,
     minutes: float | None = None,
-    progress: Progress | None = None,
-    engine: str = "local",
-    retry_failed: bool = False,
+    **options: Unpack[WorkArguments],
 ) -> Results:
     """Run what is missing, write results.json, results.md and pictures to `output`, and return the results.
 
     `clips` is where rendered clips are kept, `output`/clips unless told. The same call again continues.
     """
     contestants = _checked(benchmark)
-    budget, output = Budget(minutes), Path(output)
-    workers = workers or os.cpu_count() or 1
+    budget, output, options = Budget(minutes), Path(output), on_all_cores(options)
     clips = Path(clips or output / "clips")
     runs = plan(benchmark, contestants)
     folder = RecordParts(output / "runs")
     with folder_lock(output):
         missing = [run for run in runs if not folder.holds(run)]
-        complete = render(benchmark, {run.task.training for run in missing}, clips, workers, budget, progress, engine)
+        complete = render(benchmark, {run.task.training for run in missing}, clips, budget, **options)
         ready = runs if complete else [run for run in runs if folder.holds(run)]
-        records = run_all(
-            ready, partial(perform, benchmark, clips), folder, workers, budget, progress, engine, retry_failed
-        )
-    results = assemble(benchmark, contestants, runs, records, Machine(workers))
+        records = run_all(ready, partial(perform, benchmark, clips), folder, budget, **options)
+    results = assemble(benchmark, contestants, runs, records, Machine(options["workers"] or 1))
     write_file(output / "results.json", json.dumps(results.to_json(), indent=1) + "\n")
     write_file(output / "results.md", markdown(results))
     draw(results, records, runs, clips, output)
@@ -194,7 +187,7 @@ def plan(benchmark: Benchmark, contestants: Sequence[Contestant]) -> list[Item]:
         Task(contestant, training, seed)
         for seed in range(benchmark.seeds)
         for training in benchmark.trainings
-        for contestant in sorted(contestants, key=lambda contestant: contestant.name != REFERENCE)
+        for contestant in sorted(contestants, key=lambda contestant: contestant.name != benchmark.reference)
     ]
     return [
         Item(
@@ -207,13 +200,7 @@ def plan(benchmark: Benchmark, contestants: Sequence[Contestant]) -> list[Item]:
 
 
 def render(
-    benchmark: Benchmark,
-    trainings: set[str],
-    clips: Path,
-    workers: int,
-    budget: Budget,
-    progress: Progress | None = None,
-    engine: str = "local",
+    benchmark: Benchmark, trainings: set[str], clips: Path, budget: Budget, **options: Unpack[WorkArguments]
 ) -> bool:
     """Render the clips missing for these trainings and their tests; whether all are there in the end."""
     counts = {name: benchmark.training.clips for name in data.TRAINING_PARTS if name in trainings}
@@ -221,7 +208,7 @@ def render(
         counts |= dict.fromkeys(data.TEST_PARTS, benchmark.test_clips)
     shards = list(data.missing_shards(counts, clips))
     tasks = {f"{name} {number}": (name, number) for name, number in shards}
-    return render_all(partial(_render, clips), tasks, workers, budget, progress, engine) == len(shards)
+    return render_all(partial(_render, clips), tasks, budget, **options) == len(shards)
 
 
 def perform(benchmark: Benchmark, clips: Path, task: Task) -> Record:
@@ -259,7 +246,7 @@ def assemble(
     machine: Machine,
 ) -> Results:
     """The results of the runs that have a record."""
-    names = [contestant.name for contestant in contestants]
+    names, reference = [contestant.name for contestant in contestants], benchmark.reference
     psnrs: dict[str, dict[str, dict[str, Spread | None]]] = {}
     differences: dict[str, dict[str, dict[str, Difference | None]]] = {}
     for setting_name, setting in SETTINGS.items():
@@ -269,17 +256,17 @@ def assemble(
             found = {name: {seed: value[test] for seed, value in values[name].items()} for name in names}
             psnrs[setting_name][test] = {name: spread_of(found[name]) for name in names}
             differences[setting_name][test] = {
-                name: difference_of(found[name], found[REFERENCE])
+                name: difference_of(found[name], found[reference])
                 for name in names
-                if name != REFERENCE and REFERENCE in found
+                if name != reference and reference in found
             }
     return Results(
         benchmark,
         {contestant.name: contestant.title for contestant in contestants},
         psnrs,
         differences,
-        cost={name: _cost(runs, records, name) for name in names},
-        curves={name: _curve(runs, records, name) for name in names},
+        cost={name: _cost(runs, records, name, reference) for name in names},
+        curves={name: _curve(_mine(runs, records, name, benchmark.trainings[0])) for name in names},
         runs={run.id: records[run.id].facts if run.id in records else None for run in runs},
         machine=machine,
     )
@@ -288,6 +275,7 @@ def assemble(
 def markdown(results: Results) -> str:
     """The results as Markdown tables."""
     titles, benchmark, training = results.contestants, results.benchmark, results.benchmark.training
+    reference = titles.get(benchmark.reference, benchmark.reference)
     finished = [facts for facts in results.runs.values() if facts is not None]
     hours = sum(facts["processor_seconds"] for facts in finished) / 3600
     lines = [
@@ -305,7 +293,7 @@ def markdown(results: Results) -> str:
     heads = [SETTINGS[name].title for name, _ in others]
     lines += ["## Other settings, trained on all lenses", "", _psnr_table(results, others, heads)]
     lines += [
-        f"## Difference to {titles.get(REFERENCE, REFERENCE)}",
+        f"## Difference to {reference}",
         "",
         "Mean of the paired differences in dB (same seed, same clips) with a 95 % interval for new seeds and clips; "
         "each comparison stands for itself. Better or worse only where the interval leaves out zero.",
@@ -314,7 +302,7 @@ def markdown(results: Results) -> str:
     rows = [
         [title] + [shown_difference(results.differences[name]["mean"].get(key)) for name in SETTINGS]
         for key, title in titles.items()
-        if key != REFERENCE
+        if key != benchmark.reference
     ]
     lines += [markdown_table(["", *(setting.title for setting in SETTINGS.values())], rows)]
     lines += [
@@ -323,7 +311,7 @@ def markdown(results: Results) -> str:
         "Parameters of the whole model; processor time of a training step, cameras included; PSNR of the training loss "
         "over the part of the steps that ends there, nearly every clip being new.",
         "",
-        _cost_table(results),
+        _cost_table(results, reference),
     ]
     return "\n".join(lines + not_run(results.runs))
 
@@ -344,7 +332,7 @@ def draw(results: Results, records: dict[str, Record], runs: Sequence[Item], cli
             for name, curve in curves.items()
         }
         paths.append(curve_plot(output / "curves.png", {"PSNR of the training loss (dB)": points}))
-    maps = {titles[name]: _error_maps(runs, records, name) for name in titles}
+    maps = {titles[name]: _error_maps(runs, records, name, results.benchmark.reference) for name in titles}
     if any(any(image is not None for image in row) for row in maps.values()):
         paths.append(image_grid(output / "errors.png", _ERROR_COLUMNS, maps))
     try:
@@ -369,12 +357,15 @@ def _checked(benchmark: Benchmark) -> list[Contestant]:
     """The contestants; ValueError for what cannot run, before anything is rendered."""
     check_sizes(benchmark, "seeds")
     check_sizes(benchmark.training, "steps", "clips")
+    if not benchmark.trainings:
+        raise ValueError("no training sets")
     unknown = [name for name in benchmark.trainings if name not in data.TRAINING_PARTS]
     if unknown:
         raise ValueError(f"no training set '{unknown[0]}'; there are {', '.join(data.TRAINING_PARTS)}")
     contestants = [find_contestant(name) for name in dict.fromkeys(benchmark.contestants)]
     if not contestants:
         raise ValueError("no contestants")
+    find_contestant(benchmark.reference)
     for contestant in contestants:
         if contestant.name not in CONTESTANTS:
             _try_out(contestant)
@@ -428,50 +419,52 @@ def _mine(runs: Sequence[Item], records: dict[str, Record], contestant: str, tra
     return [records[run.id] for run in chosen if run.id in records]
 
 
-def _cost(runs: Sequence[Item], records: dict[str, Record], contestant: str) -> Cost | None:
+def _cost(runs: Sequence[Item], records: dict[str, Record], contestant: str, reference: str) -> Cost | None:
     """The cost of a contestant, its time relative to the reference's on the same clips."""
     mine = [record for training in data.TRAINING_PARTS for record in _mine(runs, records, contestant, training)]
-    theirs = [record for training in data.TRAINING_PARTS for record in _mine(runs, records, REFERENCE, training)]
+    theirs = [record for training in data.TRAINING_PARTS for record in _mine(runs, records, reference, training)]
     if not mine:
         return None
-    step, reference = (np.median([r.facts["step_milliseconds"] for r in found] or [np.nan]) for found in (mine, theirs))
-    ratio = None if np.isnan(reference) else float(step / reference)
+    step, other = (np.median([r.facts["step_milliseconds"] for r in found] or [np.nan]) for found in (mine, theirs))
+    ratio = None if np.isnan(other) else float(step / other)
     return Cost(mine[0].facts["parameters"], float(step), ratio)
 
 
-def _curve(runs: Sequence[Item], records: dict[str, Record], contestant: str) -> list[float] | None:
-    """PSNR in dB of the training loss of all seeds over equal parts of the steps, trained on all lenses."""
-    losses = [record.tensors["loss"].numpy() for record in _mine(runs, records, contestant, "all")]
+def _curve(records: Sequence[Record]) -> list[float] | None:
+    """PSNR in dB of the training loss of all seeds over equal parts of the steps."""
+    losses = [record.tensors["loss"].numpy() for record in records]
     if not losses:
         return None
     parts = np.array_split(np.mean(losses, axis=0), min(CURVE_POINTS, len(losses[0])))
     return [float(-10 * np.log10(part.mean() / 4)) for part in parts]  # pixels are in [-1, 1]
 
 
-def _error_maps(runs: Sequence[Item], records: dict[str, Record], contestant: str) -> list[np.ndarray | None]:
+def _error_maps(
+    runs: Sequence[Item], records: dict[str, Record], contestant: str, reference: str
+) -> list[np.ndarray | None]:
     """Where a contestant's views are better (blue) or worse (red) than the reference's; whose own error is grey."""
     images: list[np.ndarray | None] = []
     for setting in ("seen", "unseen"):
         for test in FAMILIES:
             key, training = f"{setting}/{test}/error", SETTINGS[setting].training
-            mine, theirs = (_mine(runs, records, name, training) for name in (contestant, REFERENCE))
+            mine, theirs = (_mine(runs, records, name, training) for name in (contestant, reference))
             if not mine or not theirs:
                 images.append(None)
                 continue
-            error, reference = (np.mean([r.tensors[key].numpy() for r in found], axis=0) for found in (mine, theirs))
-            if contestant == REFERENCE:
+            error, other = (np.mean([r.tensors[key].numpy() for r in found], axis=0) for found in (mine, theirs))
+            if contestant == reference:
                 images.append(coloured(np.sqrt(error) / 0.2, "Greys"))
             else:
-                images.append(coloured(0.5 + 5 * np.log10(reference / error) / ERROR_RANGE, "RdBu"))
+                images.append(coloured(0.5 + 5 * np.log10(other / error) / ERROR_RANGE, "RdBu"))
     return images
 
 
 _ERROR_COLUMNS = [
-    f"{test}{'' if setting == 'seen' else ', unseen'}" for setting in ("seen", "unseen") for test in FAMILIES
+    f"{test}{'' if setting == 'seen' else ', narrow'}" for setting in ("seen", "unseen") for test in FAMILIES
 ]
 
 
-def _cost_table(results: Results) -> str:
+def _cost_table(results: Results, reference: str) -> str:
     rows = []
     for name, title in results.contestants.items():
         cost, curve = results.cost[name], results.curves[name]
@@ -482,7 +475,7 @@ def _cost_table(results: Results) -> str:
         marks = [len(curve) // 8, len(curve) // 4, len(curve) // 2, len(curve)] if curve else []
         pace = [f"{curve[max(mark, 1) - 1]:.2f}" for mark in marks] if curve else [NOT_RUN] * 4
         rows.append([title, f"{cost.parameters:,}", f"{cost.step_milliseconds:.0f}", ratio, *pace])
-    heads = ["parameters", "ms per step", "× UCPE", "dB at 1/8", "1/4", "1/2", "the end"]
+    heads = ["parameters", "ms per step", f"× {reference}", "dB at 1/8", "1/4", "1/2", "the end"]
     return markdown_table(["", *heads], rows)
 
 

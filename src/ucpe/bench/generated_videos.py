@@ -19,8 +19,8 @@ from ucpe.evaluation.protocols import PROTOCOLS
 from ucpe.evaluation.records import pose_metrics
 from ucpe.evaluation.run import EvaluationSettings, evaluate
 from ucpe.files import file_fingerprint
-from ucpe.generation import CameraPipeline
-from ucpe.training.clips import TrainingClips
+from ucpe.generation.pipeline import CameraPipeline
+from ucpe.synthesis.dataset import ClipDataset
 from ucpe.trajectories import Trajectory
 from ucpe.video import write_video
 from ucpe.work import OutOfTime
@@ -40,7 +40,7 @@ BATCH = 4
 
 def generate(
     pipe: CameraPipeline,
-    clips: TrainingClips,
+    clips: ClipDataset,
     count: int,
     first_frame: bool,
     folder: Path,
@@ -58,26 +58,26 @@ def generate(
         if not goes_on():
             raise OutOfTime(f"{folder} with {count - len(missing) + start} of {count} videos")
         chosen = missing[start : start + size]
-        cameras = [clips[index].camera for index in chosen]
-        image = clips.pictures(chosen[0]).video(FRAMES, HEIGHT, WIDTH)[0].numpy() if first_frame else None
-        captions = [clips[index].caption for index in chosen]
-        made = pipe(captions, cameras, image=image, seed=chosen, num_inference_steps=steps)
+        shown = [clips.clip(index) for index in chosen]
+        cameras = [clip.camera for clip in shown]
+        image = shown[0].pictures.video(FRAMES, HEIGHT, WIDTH)[0].numpy() if first_frame else None
+        made = pipe([clip.caption for clip in shown], cameras, image=image, seed=chosen, num_inference_steps=steps)
         for index, camera, video in zip(chosen, cameras, made.videos):
             write_video(video_path(folder, index), video.frames, camera.fps)
 
 
 def measure(
-    clips: TrainingClips, count: int, folder: Path, label: str, goes_on: Callable[[], bool] = lambda: True
+    clips: ClipDataset, count: int, folder: Path, label: str, goes_on: Callable[[], bool] = lambda: True
 ) -> dict[str, np.ndarray]:
     """Errors (count,) of the generated videos by metric, NaN where a video could not be measured."""
-    jobs = [Job(f"{index:04d}", video_path(folder, index), clips[index].camera) for index in range(count)]
+    jobs = [Job(f"{index:04d}", video_path(folder, index), clips.clip(index).camera) for index in range(count)]
 
     def check(what: str, done: int, total: int, note: str = "") -> None:
         if done < total and not goes_on():
             raise OutOfTime(f"{folder} with {done} of {total} videos measured")
 
     results = evaluate(jobs, folder / "report", evaluation_settings(label), progress=check)
-    rows = [_metrics_of(video) for video in results.videos]
+    rows = [video.metrics(PROTOCOL) for video in results.videos]
     return {name: np.array([row.get(name, math.nan) for row in rows]) for name in METRICS}
 
 
@@ -150,10 +150,3 @@ def check_same_latents(first: Any, second: Any, name: Path) -> None:
     )
     if not same:
         raise ValueError(f"{name} has another encoder than the autoencoder of the latents, so it cannot decode them")
-
-
-def _metrics_of(video: dict[str, Any]) -> dict[str, float]:
-    """Metrics of one video in the results of an evaluation; nothing of a part that failed."""
-    pose, calibration = video.get("pose", {}), video.get("calibration", {})
-    found = dict(pose["metrics"][PROTOCOL]) if pose.get("status") == "ok" else {}
-    return found | (calibration["metrics"] if calibration.get("status") == "ok" else {})

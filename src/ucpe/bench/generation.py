@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import json
-import os
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
@@ -14,11 +13,12 @@ from pathlib import Path
 import numpy as np
 import torch
 from torch import Tensor
+from typing_extensions import Unpack
 
 from ucpe.bench.generation_results import MODES, Results, assemble, draw, markdown
 from ucpe.bench.pair_clips import PairClips, PrincipalLatents, load_pairs, missing_shards, render_pairs
 from ucpe.bench.pair_model import BATCH, CONTESTANTS, PairModel, find_contestant
-from ucpe.bench.runs import Budget, Machine, check_sizes, render_all, run_all
+from ucpe.bench.runs import Budget, Machine, check_sizes, on_all_cores, render_all, run_all
 from ucpe.desk.clips import VALIDATION_SEED
 from ucpe.desk.model import make_tokenizer
 from ucpe.evaluation.estimators.known_scene import commanded_motion, estimate_motion
@@ -26,7 +26,7 @@ from ucpe.files import fingerprint_of, write_file
 from ucpe.synthesis.worlds import vocabulary
 from ucpe.synthesis.worlds.surroundings import EYE_HEIGHT
 from ucpe.trajectories.rotations import angles_from_rotation
-from ucpe.work import Item, Progress, Record, RecordParts, folder_lock
+from ucpe.work import Item, Record, RecordParts, WorkArguments, folder_lock
 
 FORMAT = "ucpe-bench-generation-2"
 """Name and version of records and results; a change of anything that changes a number changes it."""
@@ -84,11 +84,8 @@ def run_benchmark(
     benchmark: Benchmark,
     output: Path,
     clips: Path,
-    workers: int | None = None,
     minutes: float | None = None,
-    progress: Progress | None = None,
-    engine: str = "local",
-    retry_failed: bool = False,
+    **options: Unpack[WorkArguments],
 ) -> Results:
     """Run what is missing, write results.json, results.md and pictures to the output, and return the results.
 
@@ -96,21 +93,21 @@ def run_benchmark(
     """
     check_sizes(benchmark, "seeds", "steps", "clips", "cameras", "checks")
     contestants = [find_contestant(name) for name in dict.fromkeys(benchmark.contestants)]
-    budget, workers = Budget(minutes), workers or os.cpu_count() or 1
+    budget, options = Budget(minutes), on_all_cores(options)
     missing = missing_shards(benchmark.cameras, VALIDATION_SEED, clips / "held-out")
     missing += missing_shards(benchmark.clips, 0, clips / "training")
     shards = {f"{task[2].name} {task[0]}": task for task in missing}
     runs = plan(benchmark, [contestant.name for contestant in contestants])
     folder, work = RecordParts(output / "runs"), partial(perform, benchmark, clips, output / "unfinished")
     with folder_lock(output):
-        complete = render_all(render_pairs, shards, workers, budget, progress, engine) == len(shards)
+        complete = render_all(render_pairs, shards, budget, **options) == len(shards)
         ready = runs if complete else [run for run in runs if folder.holds(run)]
-        records = run_all(ready, work, folder, workers, budget, progress, engine, retry_failed)
+        records = run_all(ready, work, folder, budget, **options)
         for run in runs:
             if run.id in records:
                 (output / "unfinished" / f"{run.fingerprint}.safetensors").unlink(missing_ok=True)
     titles = {contestant.name: contestant.title for contestant in contestants}
-    results = assemble(benchmark, titles, {run.id: run.task for run in runs}, records, Machine(workers))
+    results = assemble(benchmark, titles, {run.id: run.task for run in runs}, records, Machine(options["workers"] or 1))
     write_file(output / "results.json", json.dumps({"format": FORMAT, **asdict(results)}, indent=1) + "\n")
     write_file(output / "results.md", markdown(results))
     draw(results, records, output)

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from statistics import median
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from ucpe.bench.runs import processor_name
+from ucpe.bench.tables import markdown_table
 
 if TYPE_CHECKING:
-    from ucpe.generation import CameraPipeline
+    from ucpe.generation.pipeline import CameraPipeline
 
 PROMPT = "a red house on a meadow"
 
@@ -84,32 +86,17 @@ def measure_latency(
     height, width = height or defaults.height, width or defaults.width
     camera = Trajectory.orbit(DEFAULT_LENS, degrees=30, frames=frames, fps=defaults.fps)
 
-    def with_adapter() -> None:
-        pipeline(PROMPT, camera=camera, height=height, width=width, num_inference_steps=steps)
-
-    def without_adapter() -> None:
-        pipeline.pipe(
-            prompt=[PROMPT],
-            negative_prompt=[""],
-            height=height,
-            width=width,
-            num_frames=frames,
-            num_inference_steps=steps,
-            guidance_scale=defaults.guidance,
-            max_sequence_length=defaults.text_tokens or 512,
-            generator=torch.Generator("cpu").manual_seed(0),
-            output_type="np",
-        )
-
+    sizes: dict[str, Any] = {"height": height, "width": width, "num_inference_steps": steps}
+    with_adapter = partial(pipeline, PROMPT, camera, **sizes)
     adapter, transformer = pipeline.adapter, pipeline.transformer
     device = next(transformer.parameters()).device
 
     def detached() -> None:
         adapter.detach()
         try:
-            without_adapter()
+            with_adapter(follow_camera=False)
         finally:
-            adapter.attach(transformer)
+            adapter.attach(transformer, required=False)
 
     synchronize = getattr(getattr(torch, device.type, None), "synchronize", lambda: None)
     with torch.no_grad():
@@ -139,23 +126,16 @@ def device_name(device: Any) -> str:
     return str(device)
 
 
-def markdown(latencies: Sequence[Latency], quote: bool = True) -> str:
+def markdown(latencies: Sequence[Latency]) -> str:
     """Table D with these measurements and, marked as quoted, the paper's."""
     from ucpe.evaluation.report.quoted import quoted_rows
 
-    lines = [
-        "| Method | Time (s) | without adapter (s) | adapter adds | Frames | Resolution | Steps | Device |",
-        "|---|---|---|---|---|---|---|---|",
-    ]
-    lines += [
-        f"| {item.model} | {item.seconds:.2f} | {item.base_seconds:.2f} | {100 * item.overhead:+.1f} % | "
-        f"{item.frames} | {item.height} x {item.width} | {item.steps} | {item.device} |"
-        for item in latencies
-    ]
-    if quote:
-        lines += [
-            f"| {row.method} (quoted) | {row.metrics['seconds']:.0f} | – | – | {row.metrics['frames']:.0f} | "
-            f"{row.group} | – | NVIDIA A800 |"
-            for row in quoted_rows("D")
-        ]
-    return "\n".join(lines) + "\n"
+    head = ["Method", "Time (s)", "without adapter (s)", "adapter adds", "Frames", "Resolution", "Steps", "Device"]
+    rows = []
+    for item in latencies:
+        times = [f"{item.seconds:.2f}", f"{item.base_seconds:.2f}", f"{100 * item.overhead:+.1f} %", f"{item.frames}"]
+        rows.append([item.model, *times, f"{item.height} x {item.width}", f"{item.steps}", item.device])
+    for row in quoted_rows("D"):
+        seconds, frames = (f"{row.metrics[name]:.0f}" for name in ("seconds", "frames"))
+        rows.append([f"{row.method} (quoted)", seconds, "–", "–", frames, row.group, "–", "NVIDIA A800"])
+    return markdown_table(head, rows)

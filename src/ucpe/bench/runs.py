@@ -10,8 +10,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
+from typing_extensions import Unpack
 
-from ucpe.work import Calls, Done, Item, Progress, Quarantine, Record, RecordParts, Stage, complete, run
+from ucpe.work import Calls, Done, Item, Quarantine, Record, RecordParts, Stage, WorkArguments, complete, run
 
 
 @dataclass(frozen=True)
@@ -70,22 +71,18 @@ def run_all(
     runs: Sequence[Item],
     work: Callable[[Any], Record],
     folder: RecordParts,
-    workers: int,
     budget: Budget,
-    progress: Progress | None = None,
-    engine: str = "local",
-    retry_failed: bool = False,
+    **options: Unpack[WorkArguments],
 ) -> dict[str, Record]:
     """Records by name of all runs that are there or could be made within the budget, in the order given.
 
     `work` (importable by name) does a task on one thread. A run is only started if the longest one of this call would
     still fit. One that fails is set aside, and named once the others are done.
     """
-    where: dict[str, Any] = {"workers": workers, "engine": engine, "retry_failed": retry_failed, "progress": progress}
 
     def results() -> Iterator[Done]:
         stage, quarantine = TimedRuns(work, folder), Quarantine(folder.folder)
-        for done in run(stage, runs, quarantine=quarantine, goes_on=budget.allows_another, **where):
+        for done in run(stage, runs, quarantine=quarantine, goes_on=budget.allows_another, **options):
             if done.part is not None and not done.before:
                 budget.note(done.part.facts["seconds"])
             yield done
@@ -95,17 +92,16 @@ def run_all(
 
 
 def render_all(
-    render: Callable[[Any], Any],
-    shards: dict[str, Any],
-    workers: int,
-    budget: Budget,
-    progress: Progress | None = None,
-    engine: str = "local",
+    render: Callable[[Any], Any], shards: dict[str, Any], budget: Budget, **options: Unpack[WorkArguments]
 ) -> int:
     """Render shards of clips, tasks by name, as far as the budget allows; how many were rendered."""
     items = [Item(name, task) for name, task in shards.items()]
-    stage, goes_on = Calls(render, "shards of clips"), budget.allows_another
-    return len(list(run(stage, items, workers=workers, engine=engine, progress=progress, goes_on=goes_on)))
+    return len(list(run(Calls(render, "shards of clips"), items, goes_on=budget.allows_another, **options)))
+
+
+def on_all_cores(options: WorkArguments) -> WorkArguments:
+    """The same, with one worker for each core unless another number is asked for."""
+    return {**options, "workers": options.get("workers") or os.cpu_count() or 1}
 
 
 def check_sizes(benchmark: Any, *names: str) -> None:

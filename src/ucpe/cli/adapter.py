@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import tyro
@@ -13,7 +14,7 @@ from ucpe.cli.parsing import parse
 
 @dataclass
 class Info:
-    """Trained parameters of every configuration beside the paper's, or of one adapter on disk."""
+    """List the trained parameters of the paper's configurations, beside its numbers, or show what one adapter holds."""
 
     path: Annotated[str | None, tyro.conf.Positional] = None
     """Folder, hub id or released .bin of an adapter; without it, the paper's configurations."""
@@ -24,19 +25,19 @@ class Info:
 
 @dataclass
 class Import:
-    """Turn a checkpoint of the paper's released code into an adapter folder."""
+    """Turn released weights, the paper's or SCoPE's, into an adapter folder."""
 
     checkpoint: Annotated[str, tyro.conf.Positional]
-    """The released .bin file."""
+    """The paper's .bin file, or SCoPE's folder of an expert (high_noise_model)."""
 
     output: Annotated[str, tyro.conf.Positional]
     """Folder to write."""
 
     encoding: Literal["ucpe", "prope", "gta", "cape"] = "ucpe"
-    """What the checkpoint was trained with, which the file does not tell."""
+    """Encoding that the checkpoint was trained with; the file does not say."""
 
     placement: Literal["parallel", "pre", "post"] = "parallel"
-    """Where the branch sits, which the file does not tell."""
+    """Where the branch sits; the file does not say."""
 
 
 @dataclass
@@ -57,11 +58,14 @@ def main(arguments: list[str]) -> None:
     if isinstance(command, Info):
         _describe(command.path) if command.path else _list_sizes(command.preset)
     elif isinstance(command, Import):
-        from ucpe.adapters import CameraAdapter
+        from ucpe.adapters import Adapter, CameraAdapter, SCoPE
 
-        adapter = CameraAdapter.from_released(
-            command.checkpoint, encoding=command.encoding, placement=command.placement
-        )
+        adapter: Adapter
+        if Path(command.checkpoint).is_dir():
+            adapter = SCoPE.from_released(command.checkpoint)
+        else:
+            told = {"encoding": command.encoding, "placement": command.placement}
+            adapter = CameraAdapter.from_released(command.checkpoint, **told)
         adapter.save_pretrained(command.output)
         print(f"{command.output}: {sum(p.numel() for p in adapter.parameters()):,} parameters")
     else:

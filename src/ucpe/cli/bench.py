@@ -28,7 +28,7 @@ class Latency:
     steps: int | None = None
     """Denoising steps. [default: the model's own]"""
     repeats: int = 3
-    """Videos timed, after one that is not."""
+    """Number of videos that are timed, after one that is not."""
     device: str | None = None
     """cpu, cuda, ... [default: cuda if there is one]"""
     output: Annotated[Path | None, tyro.conf.arg(aliases=["-o"])] = None
@@ -42,7 +42,7 @@ def latency(arguments: Sequence[str]) -> None:
     import torch
 
     from ucpe.bench.latency import markdown, measure_latency
-    from ucpe.generation import CameraPipeline
+    from ucpe.generation.pipeline import CameraPipeline
 
     device = options.device or ("cuda" if torch.cuda.is_available() else "cpu")
     found = []
@@ -65,11 +65,11 @@ class Comparison:
     quick: bool = False
     """A first look: fewer steps, seeds and contestants."""
     seeds: int | None = None
-    """Trainings of each contestant. [default: by length]"""
+    """Number of trainings of each contestant, one per seed. [default: by length]"""
     steps: int | None = None
-    """Steps of each training. [default: by length]"""
+    """Number of steps of each training. [default: by length]"""
     minutes: float | None = None
-    """Stop after about so many minutes, with everything kept; what was not run is shown as not run."""
+    """Stop after about this many minutes. What was done is kept, and the rest is shown as not run."""
     work: Annotated[WorkOptions, tyro.conf.arg(name="")] = field(default_factory=WorkOptions)
     data: Path | None = None
     """Folder of clips to train on. [default: rendered into OUTPUT/clips]"""
@@ -81,7 +81,7 @@ class Comparison:
         return {"minutes": self.minutes, "progress": show, **vars(self.work)}
 
     def given(self, *names: str) -> dict[str, Any]:
-        """The given ones among these options."""
+        """Those of these options that were given."""
         return {name: value for name in names if (value := getattr(self, name)) is not None}
 
 
@@ -98,11 +98,13 @@ class Encodings(Comparison):
     encoding: tyro.conf.UseAppendAction[tuple[str, ...]] = ()
     """A class of yours that takes part too, as my_module:MyEncoding; may be repeated."""
     long: bool = False
-    """What longer training leaves of the differences."""
+    """Train much longer: what is left of the differences?"""
     clips: int | None = None
-    """Clips to train on. [default: by length]"""
+    """Number of clips to train on. [default: by length]"""
     trainings: tuple[str, ...] | None = None
     """Sets of clips to train on: all, narrow. [default: both, or all if --quick or --long]"""
+    reference: str | None = None
+    """Contestant that the others are compared to. [default: ucpe]"""
 
 
 def encodings(arguments: Sequence[str]) -> None:
@@ -120,7 +122,7 @@ def encodings(arguments: Sequence[str]) -> None:
         benchmark,
         contestants=(*(options.contestants or benchmark.contestants), *options.encoding),
         training=replace(benchmark.training, **options.given("steps", "clips")),
-        **options.given("seeds", "trainings"),
+        **options.given("seeds", "trainings", "reference"),
     )
     output = options.output / f"{benchmark.training.steps}-steps"
     with progress_bar() as show:
@@ -130,7 +132,7 @@ def encodings(arguments: Sequence[str]) -> None:
 
 @dataclass
 class Generation(Comparison):
-    """Compare how fast small video models learn to follow a camera, each told cameras in one way, from scratch.
+    """Compare how fast small video models, each with its own camera encoding, learn from scratch to follow a camera.
 
     700 steps, 32 cameras and 3 seeds by default; half of that, one seed and four contestants with --quick; ten times
     the steps with --long, for a night. The same command again continues where the last one stopped. `ucpe bench
@@ -144,11 +146,11 @@ class Generation(Comparison):
     long: bool = False
     """Ten times the steps: do the others catch up?"""
     clips: int | None = None
-    """Clips to train on. [default: by length]"""
+    """Number of clips to train on. [default: by length]"""
     cameras: int | None = None
-    """Held-out cameras. [default: by length]"""
+    """Number of held-out cameras. [default: by length]"""
     checks: int | None = None
-    """How often, evenly over the steps, videos are measured. [default: by length]"""
+    """Number of times that videos are measured, evenly over the steps. [default: by length]"""
 
 
 def generation(arguments: Sequence[str]) -> None:
@@ -186,27 +188,24 @@ class Frozen(Comparison):
     output: Annotated[Path, tyro.conf.arg(aliases=["-o"])] = Path("bench-generation-frozen")
     """Folder for clips, base, runs and, by number of steps, results.json, results.md, errors.png and views.png."""
     all: bool = False
-    """GTA and the rows without orientation too: all of Table 1 but the variants of UCPE's branch."""
+    """Also GTA, our Sightline and the rows without orientation: all but the variants of UCPE's branch."""
     ablations: bool = False
-    """Placement and compression of UCPE's branch too."""
-    base_steps: int | None = None
-    """Train a base of so many steps instead of using the bundled one."""
+    """Also other placements and compressions of UCPE's branch."""
     videos: int | None = None
-    """Held-out cameras, each generated from text and with a given first frame. [default: by length]"""
+    """Number of held-out cameras, each generated from text and with a given first frame. [default: by length]"""
     learning_rate: float | None = None
     """Learning rate of all contestants. [default: 0.002]"""
     own_learning_rates: bool = False
-    """The learning rate of each recipe (CameraCtrl's is a tenth of the others', as in the paper), not one for all."""
+    """Use each recipe's own learning rate (CameraCtrl's is a tenth of the others', as in the paper)."""
     held_out: Path | None = None
     """Desk clips to generate and validate with. [default: rendered into OUTPUT/held-out]"""
     shards: int | None = None
-    """Shards of 256 clips to train on; missing ones are rendered. [default: what DATA holds, or 6; 2 if --quick]"""
+    """Number of shards of 256 clips to train on; missing ones are rendered. [default: what DATA holds, or 6; 2 if
+    --quick]"""
     base: Path | None = None
     """A pipeline folder to use as base. [default: the bundled one, which never saw a camera]"""
-    autoencoder: Path | None = None
-    """Autoencoder of a base that is trained. [default: the bundled one]"""
     decoder: Path | None = None
-    """Autoencoder with the same encoder and a better decoder, for the videos."""
+    """Autoencoder with the base's encoder and a better decoder, for the videos."""
 
 
 def frozen(arguments: Sequence[str]) -> None:
@@ -238,12 +237,12 @@ def frozen(arguments: Sequence[str]) -> None:
         benchmark,
         contestants=chosen,
         learning_rate=None if options.own_learning_rates else options.learning_rate or benchmark.learning_rate,
-        **options.given("seeds", "steps", "base_steps", "videos"),
+        **options.given("seeds", "steps", "videos"),
     )
     shared = options.output.resolve()
     rate = "" if options.learning_rate is None else f"-rate-{options.learning_rate:g}"
     rate = "-own-learning-rates" if options.own_learning_rates else rate
-    paths = options.given("data", "held_out", "base", "autoencoder", "decoder")
+    paths = options.given("data", "held_out", "base", "decoder")
     folders = bench.Folders(
         shared / f"{benchmark.steps}-steps{rate}",
         shared,

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from ucpe.trajectories import Trajectory
 
 AUTOMATIC_LENGTH = 1.0
-"""Path of `--scale auto` in near-plane depths: the desk model saw 0.15 to 1.2, the released one 1.0 to 1.6."""
+"""Path length of `--scale auto` in near-plane depths; the desk model saw 0.15 to 1.2, the released one 1.0 to 1.6."""
 
 
 @dataclass
@@ -31,11 +31,15 @@ class LensOptions:
     lens_size: Annotated[str | None, tyro.conf.arg(metavar="WIDTHxHEIGHT")] = None
     """Image size that a calibration file is for, if it does not say: 1920x1080."""
     fit: Literal["crop", "squeeze", "pad"] = "crop"
-    """What to do with a calibration whose aspect is not the video's: cut it, distort it or extend it."""
+    """What to do with a calibration whose aspect ratio is not the video's: cut it, distort it or extend it."""
 
     def lens_given(self) -> bool:
         """Whether any option asks for a lens."""
         return any(value is not None for value in (self.lens, self.xfov, self.xi))
+
+    def given_lens(self) -> Lens | None:
+        """The lens asked for, if any is."""
+        return self.make_lens() if self.lens_given() else None
 
     def make_lens(self) -> Lens:
         """The lens asked for."""
@@ -61,6 +65,16 @@ FITS = ("crop", "squeeze", "pad")
 
 
 @dataclass
+class LayoutOptions:
+    """How 360 degree footage is laid out in its pictures."""
+
+    projection: Literal["equirectangular", "eac"] | None = None
+    """Layout of the panorama: with poles, or as YouTube's 3 x 2 equi-angular cubemap (eac). [default: by content]"""
+    stereo: Literal["mono", "top-bottom", "side-by-side"] | None = None
+    """Layout of stereo footage; the left eye is used. [default: by content]"""
+
+
+@dataclass
 class PathOptions:
     """How a path file is placed in our world."""
 
@@ -82,7 +96,7 @@ class PathOptions:
         return "first" if self.level else self.up
 
     def load(self, file: Path | str, lens: Lens | None = None, extrinsics: str | None = None) -> Trajectory:
-        """The path of a file in its own unit, upright: a warning says where up is assumed."""
+        """The path of a file, upright and in its own unit of length; warns if which way is up had to be assumed."""
         from ucpe.trajectories import Trajectory
 
         path = Trajectory.load(file, lens=lens, up=self.asked_up(), extrinsics=extrinsics)
@@ -117,11 +131,11 @@ class CameraOptions(PathOptions, LensOptions):
     """A move (pan-left, orbit, dolly-in, ...), several ("dolly-in 0.5 with tilt-up 10, then pan-left 30", each for the
     same time), or keys of a world model ("w-80,jw-40"; "sana:w-80,aw-40" in SANA-WM's own key map)."""
     degrees: float | None = None
-    """Amount of a pan, tilt, roll, orbit or arc."""
+    """Amount of a pan, tilt, roll, orbit or arc, in degrees."""
     distance: float | None = None
     """Amount of a dolly, truck or pedestal, in near-plane depths."""
     factor: float | None = None
-    """Amount of a zoom."""
+    """Factor of a zoom."""
     pitch: float = 0.0
     """First frame looks up by this many degrees."""
     yaw: float = 0.0
@@ -143,7 +157,7 @@ class CameraOptions(PathOptions, LensOptions):
     ) -> Trajectory:
         """The camera asked for, with that many frames, its calibration fitted to images of height x width.
 
-        A path that is too short is refused, with the longest possible length of `stride` n + 1 frames.
+        A path that is too short is refused; the error names the largest possible number of frames, `stride` n + 1.
         """
         path = self._moved(frames, fps) if self.camera is None else self._loaded(self.camera, frames, fps, stride)
         if height is None or width is None:
@@ -161,7 +175,7 @@ class CameraOptions(PathOptions, LensOptions):
     def _loaded(self, file: Path, frames: int, fps: float, stride: int) -> Trajectory:
         if self.move is not None or self._amounts() or self.pitch or self.yaw or self.roll:
             raise ValueError(f"give a move or the path file {file}, not both")
-        path = self.load(file, lens=self.make_lens() if self.lens_given() else None, extrinsics=self.lens)
+        path = self.load(file, lens=self.given_lens(), extrinsics=self.lens)
         same_rate = math.isclose(path.fps, fps, rel_tol=1e-4)  # timestamps are rounded
         path = path.resample(len(path), fps) if same_rate else path.resample(fps=fps)
         if len(path) < frames:

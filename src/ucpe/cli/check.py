@@ -25,7 +25,7 @@ EXIT_CODES = {"obeyed": 0, "not obeyed": 3, "unsure": 4}
 
 @dataclass
 class CheckCommand:
-    """Say whether a video follows the camera it was told to have: pitch, roll, field of view, turn and travel.
+    """Say whether a video follows its commanded camera: pitch, roll, field of view, turn and travel.
 
     The camera is a path file or a move, as for `ucpe generate`; a video that `ucpe generate` made knows its own. Exits
     with 0 if it was obeyed, 3 if not, 4 if that is not certain.
@@ -45,7 +45,7 @@ class CheckCommand:
     calibrator_results: Path | None = None
     """Folder of results for --calibrator stored."""
     tolerance: float = 1.0
-    """Factor on what is tolerated."""
+    """Factor by which all tolerances are multiplied."""
     output: Annotated[Path | None, tyro.conf.arg(aliases=["-o"])] = None
     """Picture to write (.png, .svg, .pdf). [default: beside the video, NAME.check.png]"""
     json: bool = False
@@ -118,7 +118,7 @@ def find_camera(video: Path, shot: CameraOptions, info: VideoInfo) -> Trajectory
         return read_again(record).camera
     if shot.camera is None:
         return shot.make_trajectory(info.frames, info.fps, info.height, info.width)
-    lens = shot.make_lens() if shot.lens_given() else None
+    lens = shot.given_lens()
     path = shot.scaled(Trajectory.load(shot.camera, lens=lens, up=shot.asked_up(), extrinsics=shot.lens))
     return path.with_lens(shot.fitted(path.lens, info.height, info.width))
 

@@ -23,18 +23,18 @@ USAGE = """usage: ucpe curate VIDEOS ... -o curated/       clips, poses and scor
 class CurateOptions:
     """Split 360 degree videos into clips, find their poses, and keep the good ones.
 
-    Interrupted in any way, the same command continues. Another threshold measures nothing again.
+    Interrupted in any way, the same command continues. Changing a threshold measures nothing again.
     """
 
     videos: Annotated[tuple[Path, ...], tyro.conf.Positional]
-    """Folders of videos, or single ones."""
+    """Folders of videos, or single videos."""
     output: Annotated[Path, tyro.conf.arg(aliases=["-o"])] = Path("curated")
     """Folder for the clips and their rows."""
     work: Annotated[WorkOptions, tyro.conf.arg(name="")] = field(default_factory=WorkOptions)
     shard: int = 0
-    """Which share of the videos to do, on one of several machines that share the output folder but no cluster."""
+    """Which share of the videos to do, from 0, if several machines share the output folder but no cluster."""
     shards: int = 1
-    """How many shares there are."""
+    """Number of shares."""
     keep_rig: bool = False
     """Keep clips in which a rider or a tripod is in view: the same as --overlay.keep-rig."""
     settings: Annotated[CurationSettings, tyro.conf.arg(name="")] = field(default_factory=CurationSettings)
@@ -42,14 +42,14 @@ class CurateOptions:
 
 @dataclass
 class ReportOptions:
-    """Write one self-contained page: how many clips each step kept, why the others fell, with pictures of both."""
+    """Write one self-contained page: how many clips each step kept, why others were dropped, with pictures of both."""
 
     curated: Annotated[Path, tyro.conf.Positional]
-    """What `ucpe curate` wrote."""
+    """Folder that `ucpe curate` wrote."""
     output: Annotated[Path | None, tyro.conf.arg(aliases=["-o"])] = None
     """Page to write. [default: report.html in the curated folder]"""
     pictures: int = 12
-    """Most thumbnails for each reason."""
+    """Maximum number of thumbnails for each reason."""
 
 
 def main(arguments: list[str]) -> None:

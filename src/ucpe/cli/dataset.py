@@ -16,7 +16,7 @@ from ucpe.work import EngineOptions, WorkOptions, progress_bar
 
 @dataclass
 class Stats:
-    """Numbers and the paper's figures of datasets, and of folders of RealEstate10K files beside them."""
+    """Print numbers and draw the paper's figures of datasets, and of folders of RealEstate10K files for comparison."""
 
     folders: Annotated[tuple[Path, ...], tyro.conf.Positional]
     """Dataset folders (ours or PanShot's), folders of RealEstate10K .txt files."""
@@ -33,7 +33,7 @@ class Export:
     folder: Annotated[Path, tyro.conf.Positional]
     output: Annotated[Path, tyro.conf.arg(aliases=["-o"])] = Path("shards")
     shard_clips: int = 100
-    """Clips in each shard."""
+    """Number of clips in each shard."""
     split: str | None = None
     work: Annotated[WorkOptions, tyro.conf.arg(name="")] = field(default_factory=WorkOptions)
 
@@ -47,7 +47,7 @@ class Caption:
     """Base address, e.g. http://localhost:8000/v1. The key is read from OPENAI_API_KEY."""
     model: str
     again: bool = False
-    """Also replace captions that are there."""
+    """Also replace existing captions."""
     dry_run: bool = False
     """Show what would be sent, and send nothing."""
     work: Annotated[WorkOptions, tyro.conf.arg(name="")] = field(default_factory=WorkOptions)
@@ -110,7 +110,7 @@ def caption(
             body = captioner.request(dataset.clip(waiting[0]).video)
             images = body["messages"][1]["content"][:-1]
             size = len(json.dumps(body)) / 1024
-            print(f"each as {len(images)} JPEG images of {captioner.height} rows, {size:.0f} kB; the words:")
+            print(f"each as {len(images)} JPEG images of {captioner.height} rows, {size:.0f} kB, with this text:")
             print(f"  {body['messages'][0]['content']}\n  {body['messages'][1]['content'][-1]['text']}")
         return
     with progress_bar() as show:

@@ -15,9 +15,9 @@ from ucpe.cli.parsing import parse
 
 @dataclass
 class Show:
-    """Draw what a query at one pixel sees of other pixels and cameras, or the map that an encoding feeds in.
+    """Draw what a query at one pixel sees of other pixels and cameras, or the map that an encoding feeds to the model.
 
-    Without a lens, it shows lenses that tell encodings apart.
+    If no lens is given, it shows lenses on which encodings differ.
     """
 
     encoding: Annotated[
@@ -36,7 +36,7 @@ def main(arguments: Sequence[str]) -> None:
     command = parse({"show": Show}, arguments, "ucpe encoding")
     from ucpe.encodings.figures import draw_encoding
 
-    lens = command.lens.make_lens() if command.lens.lens_given() else None
+    lens = command.lens.given_lens()
     output = command.output or Path(f"{command.encoding}.png")
     draw_encoding(command.encoding, output, lens)
     print(output)

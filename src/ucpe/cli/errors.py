@@ -23,7 +23,7 @@ UNEXPECTED = 70
 """Exit code of an error that is a mistake in the program."""
 
 MAX_MESSAGE = 2000
-"""Characters of a message that are shown."""
+"""Maximum number of characters of a message that are shown."""
 
 FILE_ERRORS = {
     "av.error.FFmpegError",
@@ -36,7 +36,7 @@ FILE_ERRORS = {
     "zipfile.BadZipFile",
     "zlib.error",
 }
-"""Errors of libraries that read files; by name, so that none of them is imported for it."""
+"""Errors of libraries that read files; by name, so that these libraries need not be imported."""
 
 
 def open_closed_streams() -> None:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class Evaluate:
-    """Measure how well videos follow the cameras they were told to have, and write a report.
+    """Measure how well videos follow their commanded cameras, and write a report.
 
     Videos are paired with cameras by name (`videos/a.mp4` with `cameras/a.json`, `.txt`, `.npy`, ...). A run that was
     stopped continues with the same command.
@@ -62,26 +62,29 @@ class Evaluate:
     calibrator_weights: str | None = None
     """Checkpoint of GeoCalib. [default: its `distorted` weights]"""
     calibrator_every: int = 1
-    """GeoCalib looks at every so many frames; the authors take every fourth."""
+    """GeoCalib looks at one frame in this many; the authors take every fourth."""
     calibrator_shared: bool = False
     """GeoCalib finds one lens for all frames of a video, as the authors do."""
     every_frame: bool = False
-    """COLMAP places every frame of a video instead of four a second; slower."""
+    """COLMAP places every frame of a video instead of four per second; slower."""
     consistency: bool = False
     """Also measure how well frames agree with one rigid scene seen by the commanded cameras."""
     protocol: Literal["robust", "paper", "released", "released-re10k", "cameractrl"] = "robust"
     """Headline protocol of the pose metrics; all are stored."""
     against: Literal["commanded", "reference", "reference-poses"] = "commanded"
-    """What is compared with in the tables: the command; what the estimators find in the reference videos of orientation
-    and lens; or of the poses as well. All are stored."""
+    """What the tables compare with: the command; for orientation and lens, what the estimators find in the reference
+    videos; or the same for poses too. All are stored."""
+    trusted_references: float = 1.0
+    """Share of the reference videos to compare poses with, those whose own poses follow the command best (the authors
+    take 0.5)."""
     leave_out_jittery: float = 0.0
-    """Share of the cameras that turn most suddenly to leave out (the paper leaves out 0.2); the report names them."""
+    """Share of cameras to leave out, those that turn most suddenly (the authors: 0.2); the report names them."""
     duration: float | None = None
     """Seconds at which the common timestamps end, for methods of different lengths. [default: each video's own]"""
     fid: str | None = None
     """TorchScript Inception-v3 for FID."""
     fid_frames: int = 16
-    """Frames of every video for FID; 0 takes all."""
+    """Number of frames of every video for FID; 0 takes all."""
     fvd: str | None = None
     """TorchScript I3D for FVD."""
     clip: str | None = None
@@ -95,7 +98,7 @@ class Evaluate:
     """Allow code that comes with a model to run."""
     work: Annotated[WorkOptions, tyro.conf.arg(name="")] = field(default_factory=WorkOptions)
     seed: int = 0
-    """Of the confidence intervals."""
+    """Seed of the confidence intervals."""
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -124,6 +127,7 @@ def evaluate(options: Evaluate) -> None:
             shared=options.calibrator_shared,
         ),
         protocol=options.protocol,
+        trusted_references=options.trusted_references,
         measuring=Measuring(duration=options.duration, consistency=options.consistency),
         seed=options.seed,
         label=options.label or options.videos.resolve().stem,
@@ -188,7 +192,7 @@ def find_jobs(options: Evaluate) -> tuple[list[Job], list[str]]:
         unused = [name for name in unused if f"{name}.txt" != NORMALIZATION_FILE]
     else:
         assert options.cameras is not None
-        lens = options.lens.make_lens() if options.lens.lens_given() else None
+        lens = options.lens.given_lens()
         jobs = inputs.jobs_of_folder(
             options.videos, options.cameras, lens=lens, gravity=options.gravity, up=options.place.asked_up()
         )
@@ -197,7 +201,7 @@ def find_jobs(options: Evaluate) -> tuple[list[Job], list[str]]:
         if unknown and options.gravity is None:
             notes.append(
                 f"{len(unknown)} cameras do not say which way is up, so pitch and roll are not compared: "
-                f"{shortened(unknown)}. --up +z, --up -y, ..., or --level says it."
+                f"{shortened(unknown)}. Say it with --up +z, --up -y, ..., or --level."
             )
         if options.cameras.is_dir():
             unused = inputs.cameras_without_video(options.cameras, jobs)
@@ -207,6 +211,8 @@ def find_jobs(options: Evaluate) -> tuple[list[Job], list[str]]:
         raise ValueError(
             f"--against {options.against} needs reference videos (--reference, or a --dataset that holds its own)"
         )
+    if options.trusted_references != 1 and options.against != "reference-poses":
+        raise ValueError("--trusted-references goes with --against reference-poses")
     if unused and options.videos.is_dir():
         notes.append(f"{len(unused)} cameras have no video and are not counted: {shortened(unused)}.")
     if options.leave_out_jittery:

@@ -50,9 +50,9 @@ class Generate:
     again: Path | None = None
     """Make the video of this JSON once more, with all its options except those given here."""
     frames: int | None = None
-    """Frames of the video; the paths of a list are resampled to it. [default: the model's]"""
+    """Number of frames of the video; the paths of a list are resampled to it. [default: the model's]"""
     fps: float | None = None
-    """Frames a second. [default: the model's]"""
+    """Frames per second. [default: the model's]"""
     sampling: Annotated[Sampling, tyro.conf.arg(name="")] = field(default_factory=Sampling)
     negative_file: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
     """Text file with what not to see."""
@@ -137,7 +137,7 @@ def make_requests(
         if number is not None and not number > 0:
             raise ValueError(f"--{name} must be a positive number, got {number}")
     if options.prompt is None and options.camera != CameraOptions():
-        raise ValueError(f"--{'list' if recorded is None else 'again'} says itself what the camera is: leave it out")
+        raise ValueError(f"--{'list' if recorded is None else 'again'} already says what the camera is: leave it out")
     if recorded is not None:
         if options.frames is not None or options.fps is not None:
             camera = recorded.camera
@@ -152,7 +152,7 @@ def make_requests(
 
 
 def generate(videos: list[tuple[Request, Path]], preview: bool) -> CameraPipeline | None:
-    """Make the videos that are not there yet, with progress and a line for each; returns the pipeline it used."""
+    """Make the videos that are not there yet, with progress and a line for each; return the pipeline, if any."""
     from functools import partial
 
     from ucpe.generation.requests import is_made, make_video
@@ -193,7 +193,7 @@ def generate(videos: list[tuple[Request, Path]], preview: bool) -> CameraPipelin
 
 
 def check(videos: list[tuple[Request, Path]], pipe: CameraPipeline | None) -> None:
-    """Check videos that are there against their cameras and against the same seed without them."""
+    """Check videos against their cameras, and against what the same seed gives without the camera."""
     from functools import partial
 
     from ucpe.cli.check import EXIT_CODES, find_calibrator, find_pose_estimator, run_check

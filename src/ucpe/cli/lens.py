@@ -27,9 +27,11 @@ class Parameters:
     xi: float | None = None
     """Distortion of UCM, Mei or double sphere."""
     alpha: float | None = None
-    """EUCM, double sphere."""
+    """Alpha of EUCM or double sphere."""
     beta: float | None = None
-    """EUCM."""
+    """Beta of EUCM."""
+    k: float | None = None
+    """Bend of a division or FOV lens."""
     k1: float | None = None
     """Radial distortion, up to k4 (Kannala-Brandt) or k6 (Brown-Conrady)."""
     k2: float | None = None
@@ -50,13 +52,13 @@ class Parameters:
     """Eye of a stereo panorama."""
 
     def given(self) -> dict[str, Any]:
-        """Those that were set."""
+        """The parameters that were given."""
         values = {entry.name: getattr(self, entry.name) for entry in fields(self)}
         return {name: value for name, value in values.items() if value is not None}
 
 
 @dataclass(kw_only=True)
-class Source:
+class GivenLens:
     """A lens from anywhere."""
 
     source: Annotated[str, tyro.conf.Positional]
@@ -69,7 +71,7 @@ class Source:
 
 
 @dataclass(kw_only=True)
-class Show(Source):
+class Show(GivenLens):
     """Draw a lens: a room through it, its angles, the Lat-Up map of a tilted camera, and its numbers."""
 
     output: Annotated[Path, tyro.conf.arg(aliases=["-o"])] = Path("lens.png")
@@ -87,7 +89,7 @@ class Show(Source):
 
 
 @dataclass(kw_only=True)
-class Convert(Source):
+class Convert(GivenLens):
     """Write a lens in another format."""
 
     target: Annotated[Path, tyro.conf.Positional]
@@ -101,7 +103,7 @@ class Convert(Source):
 
 
 @dataclass(kw_only=True)
-class Fit(Source):
+class Fit(GivenLens):
     """Find the nearest lens of another model and say how far it is off."""
 
     model: str = "ucm"

@@ -17,8 +17,8 @@ USAGE = """usage: ucpe match motions SOURCE ... -o motions/           candidates
        ucpe match CURATED --motions motions/ -o matches.parquet
        ucpe match show CLIP --matches matches.parquet --curated CURATED --motions motions/ -o clip.png
 
-`ucpe synthesize matches.parquet` films what was matched, where CURATED lies beside the file or below it.
-`ucpe match motions --help` and so on list every option; `ucpe match CURATED --help` those of matching."""
+`ucpe synthesize matches.parquet` films the matches; CURATED must lie in the folder of that file or below it.
+`ucpe match motions --help` and so on list every option; `ucpe match CURATED --help` lists those of matching."""
 
 
 @dataclass
@@ -36,9 +36,9 @@ class MotionOptions:
     up: Path | None = None
     """Up vectors of first frames: a .jsonl, or a folder of calibrations. [default: up.jsonl in the videos' folder]"""
     calibrator: str | None = None
-    """Estimates up where none is given: one of `ucpe evaluate`, such as geocalib."""
+    """Calibrator of `ucpe evaluate`, such as geocalib, that estimates up where it is not given."""
     fps: float | None = None
-    """Frame rate of the videos, where they are not at hand."""
+    """Frames per second of the videos, if the videos themselves are missing."""
     xfov: float | None = None
     """Horizontal field of view of the videos in degrees, if known, for pycolmap."""
     work: Annotated[WorkOptions, tyro.conf.arg(name="")] = field(default_factory=WorkOptions)
@@ -67,7 +67,7 @@ class ShowOptions:
     clip: Annotated[str, tyro.conf.Positional]
     """Id of a curated clip."""
     matches: Path
-    """What `ucpe match` wrote."""
+    """File that `ucpe match` wrote."""
     curated: Path
     """The clips it was made from."""
     motions: Path
@@ -89,18 +89,19 @@ def main(arguments: list[str]) -> None:
 
 
 def _motions(options: MotionOptions) -> None:
-    from ucpe.synthesis.motion import extract_motions
+    from ucpe.synthesis.motion.candidates import extract_motions
 
     sources = [_source(name, options) for name in options.sources]
     with progress_bar() as show:
-        counts = extract_motions(sources, options.output, show, **vars(options.work))
+        counts = extract_motions(sources, options.output, progress=show, **vars(options.work))
     print(f"{options.output}  {counts.pop('', 0)} motions")
     for reason, count in counts.most_common():
         print(f"  {count} not used: {reason}")
 
 
 def _source(name: str, options: MotionOptions) -> Any:
-    from ucpe.synthesis.motion import CameraBench, MoveSource, Pycolmap, TrajectoryFolder, VipeResults, read_up_vectors
+    from ucpe.synthesis.motion.candidates import CameraBench, MoveSource, TrajectoryFolder, read_up_vectors
+    from ucpe.synthesis.motion.poses import Pycolmap, VipeResults
 
     folder = Path(name)
     if name == "moves" and not folder.is_dir():
@@ -134,15 +135,15 @@ def _match(options: MatchOptions) -> None:
     from ucpe.synthesis.motion.pipeline import match_clips
 
     with progress_bar() as show:
-        summary = match_clips(
-            options.curated, options.motions, options.output, options.settings, show, **vars(options.work)
-        )
+        folders = (options.curated, options.motions, options.output)
+        summary = match_clips(*folders, options.settings, progress=show, **vars(options.work))
     print(f"motions    {summary.motions} used{_reasons(summary.dropped_motions)}")
     print(f"clips      {summary.clips}{_reasons(summary.dropped_clips)}")
     for split, count in summary.chosen.items():
         print(f"{split:<10} {count} matches")
     if options.figure is not None:
-        draw_balance(summary.before, summary.after, options.figure)
+        counted = {"clips before selection": summary.before, "matches after selection": summary.after}
+        draw_balance(counted, options.figure)
         print(options.figure)
     print(options.output)
 

@@ -21,14 +21,19 @@ RULE = re.compile(r"^[│|\s]*[─-]{3,}[│|\s]*$", re.MULTILINE)
 UNION = r"no type matching (\S+) could be instantiated from \[(.*?)\]\. Got errors: .*"
 """tyro's message about a value that fits none of several types."""
 
+ADDRESS = re.compile(r"(^|=)(?!https?:|ray:)[a-z][a-z0-9+]+://")
+"""An address of an object store; taken as a path, it would be a folder called s3:."""
+
 registry = ConstructorRegistry()
 
 
 def parse(kind: Any, arguments: Sequence[str], prog: str, **options: Any) -> Any:
-    """The options of a command, or of the subcommand named first where `kind` has several by name.
+    """The options of a command; if `kind` is a dictionary of subcommands, those of the one named first.
 
-    What is wrong with them is a ValueError of one line.
+    Wrong options raise a ValueError of one line.
     """
+    if address := next(filter(ADDRESS.search, arguments), None):
+        raise ValueError(f"{address}: only paths of this machine are read and written; mount it, or copy what it holds")
     shown = io.StringIO()
     try:
         with redirect_stderr(shown):

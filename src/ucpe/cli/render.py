@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 
-from ucpe.cli.cameras import CameraOptions, lens_label
+from ucpe.cli.cameras import CameraOptions, LayoutOptions, lens_label
 from ucpe.cli.parsing import parse
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 class Render:
     """Film a panorama or a world with a virtual camera, or with several in one pass (--lens fisheye,pinhole,cam.yaml).
 
-    A panorama is what one point sees, so of a move only its turning shows: pan, tilt, roll, handheld, zoom.
+    A panorama is what one point sees, so only the rotations and zooms of a move show: pan, tilt, roll, handheld, zoom.
     In a world (world:7 is number 7, world:7:indoor a room) every move shows, in near-plane depths.
     """
 
@@ -35,14 +35,11 @@ class Render:
     camera: Annotated[CameraOptions, tyro.conf.arg(name="")] = field(default_factory=CameraOptions)
     output: Annotated[Path, tyro.conf.arg(aliases=["-o"])] = Path("out.mp4")
     """Video (.mp4) to write, or a still (.png, .jpg, ...) of its first frame; several lenses give out-LENS.mp4."""
-    projection: Literal["equirectangular", "eac"] | None = None
-    """How it is laid out: with poles, or as the 3 x 2 equi-angular cubemap of YouTube. [default: by content]"""
-    stereo: Literal["mono", "top-bottom", "side-by-side"] | None = None
-    """Layout of stereo footage; the left eye is used. [default: by content]"""
+    layout: Annotated[LayoutOptions, tyro.conf.arg(name="")] = field(default_factory=LayoutOptions)
     height: int = 480
     width: int = 832
     frames: int | None = None
-    """How many frames to make. [default: all of the video; 81 of an image]"""
+    """Number of frames to make. [default: all of the video; 81 of an image]"""
     fps: float | None = None
     """Frames per second to make. [default: as in the video; 16 for an image]"""
     start: float = 0.0
@@ -53,7 +50,7 @@ class Render:
     crf: float = 17
     """Quality of the H.264 file: lower is better and larger."""
     threads: int = 1
-    """Threads over the lenses and for decoding."""
+    """Number of threads that render, one lens each, and number of threads that decode."""
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -99,7 +96,7 @@ def _turned(camera: Trajectory, yaw: float) -> Trajectory:
 def _open_footage(options: Render) -> Footage:
     from ucpe.synthesis.footage import Footage
 
-    footage = Footage(options.panorama, options.projection, options.stereo)
+    footage = Footage(options.panorama, options.layout.projection, options.layout.stereo)
     for note in footage.notes:
         _note(options, note)
     return footage

@@ -21,14 +21,14 @@ class Compare:
     quote: tuple[Literal["1", "2", "D"], ...] = ()
     """Tables of the paper to show as quoted rows: 1 (PanShot), 2 (RealEstate10K), D (latency)."""
     against: Literal["commanded", "reference", "reference-poses"] = "commanded"
-    """What orientation and lens, or the poses as well, are compared with, as for `ucpe evaluate`."""
+    """What the tables compare with, as for `ucpe evaluate`."""
     output: Annotated[Path, tyro.conf.arg(aliases=["-o"])] = Path("comparison")
     """Folder for compare.md, compare.tex and compare.html."""
 
 
 @dataclass
 class Publish:
-    """Write one file with everything that another group needs to put its numbers beside those of a run.
+    """Write one file with everything that another group needs to put its numbers beside this run's.
 
     `ucpe report compare FOLDER` reads a folder of such files.
     """

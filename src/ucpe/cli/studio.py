@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -38,6 +39,7 @@ def main(arguments: Sequence[str]) -> None:
         raise ValueError("the page needs NiceGUI, which is not installed: pip install 'ucpe[studio]'")
     if not 0 < options.port < 2**16:
         raise ValueError(f"--port must be between 1 and {2**16 - 1}, got {options.port}")
+    os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # waiting threads would take the browser's processors
     from ucpe.studio import server
 
     server.serve(

@@ -25,10 +25,11 @@ class Synthesize:
     sources: Annotated[tuple[str, ...], tyro.conf.Positional]
     """worlds[:outdoor|indoor][:moving]; a panoramic video with poses beside it (NAME.npy, .txt, .json); a folder of
     these; matches.parquet as `ucpe match` writes it (matches.parquet:test for its test split); or a .jsonl with one
-    source a line."""
+    source per line."""
     output: Annotated[Path, tyro.conf.arg(aliases=["-o"])] = Path("dataset")
     """Folder to write: metadata.parquet and videos/."""
     clips: int = 200
+    """Number of clips in the dataset."""
     settings: Annotated[ClipSettings, tyro.conf.arg(name="")] = field(default_factory=ClipSettings)
     work: Annotated[WorkOptions, tyro.conf.arg(name="")] = field(default_factory=WorkOptions)
     caption_url: str | None = None

@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 
 import tyro
 
-from ucpe.cli.cameras import LensOptions
+from ucpe.cli.cameras import LayoutOptions, LensOptions
 from ucpe.cli.parsing import parse
 
 
@@ -23,8 +23,9 @@ class Track:
     video: Annotated[Path, tyro.conf.Positional]
     """Video to track."""
     output: Annotated[Path, tyro.conf.arg(aliases=["-o"])] = Path("path.json")
-    """Path file to write: .json, or any format of ucpe trajectory convert that its name tells."""
+    """Path file to write: .json, or another format of ucpe trajectory convert, chosen by its name."""
     lens: Annotated[LensOptions, tyro.conf.arg(name="")] = field(default_factory=LensOptions)
+    layout: Annotated[LayoutOptions, tyro.conf.arg(name="")] = field(default_factory=LayoutOptions)
     pose: Literal["colmap", "vipe", "stored", "desk"] = "colmap"
     """Pose estimator; `desk` is for videos of the desk model only."""
     pose_results: Path | None = None
@@ -36,9 +37,9 @@ class Track:
     start: float = 0.0
     """Second of the video to start at."""
     frames: int | None = None
-    """How many frames to track. [default: all]"""
+    """Number of frames to track. [default: all]"""
     every: int = 1
-    """Look at every so many frames only, and interpolate between them; faster."""
+    """Look at one frame in this many, and interpolate between them; faster."""
     height: int = 480
     """Frames higher than this many pixels are reduced to it."""
 
@@ -70,6 +71,8 @@ def main(arguments: Sequence[str]) -> None:
             frames=options.frames,
             every=options.every,
             height=options.height,
+            projection=options.layout.projection,
+            stereo=options.layout.stereo,
         )
     tracked.camera.save(options.output)
     print("\n".join([*tracked.lines(), f"{options.output}: ucpe trajectory show {options.output} draws it"]))

@@ -45,7 +45,7 @@ class Options:
     """Train without clips that cannot be read, instead of stopping."""
     encoding: WorkOptions = field(default_factory=WorkOptions)
     encode_only: bool = False
-    """End when all clips are encoded: on a cluster, say, before `accelerate launch` trains."""
+    """Stop once all clips are encoded, for example on a cluster before `accelerate launch` trains."""
     dry_run: bool = False
     """Print parameters, memory and steps per epoch, and check one batch."""
 
@@ -57,7 +57,7 @@ class ClipOptions:
     output: Annotated[Path, tyro.conf.arg(aliases=["-o"])]
     """Folder for the shards."""
     shards: int = 64
-    """Shards of 256 clips."""
+    """Number of shards, of 256 clips each."""
     first: int = 0
     """Number of the first shard, to share the work between machines."""
     validation: bool = False

@@ -13,7 +13,6 @@ from ucpe.cli.cameras import LensOptions, PathOptions
 from ucpe.cli.parsing import parse
 
 if TYPE_CHECKING:
-    from ucpe.lenses import Lens
     from ucpe.trajectories import Trajectory
 
 AMOUNTS = ("degrees", "distance", "radius", "height", "factor", "seed", "pitch", "yaw", "roll")
@@ -34,7 +33,7 @@ class Show:
     fps: float | None = None
     """Frames per second. [default: the path file's, else 16]"""
     degrees: float | None = None
-    """Amount of a pan, tilt, roll, orbit, arc, spiral or handheld move."""
+    """Amount of a pan, tilt, roll, orbit, arc, spiral or handheld move, in degrees."""
     distance: float | None = None
     """Amount of a dolly, truck, pedestal, crane or dolly-zoom, in near-plane depths."""
     radius: float | None = None
@@ -42,9 +41,9 @@ class Show:
     height: float | None = None
     """Rise of a crane or spiral, in near-plane depths."""
     factor: float | None = None
-    """Amount of a zoom."""
+    """Factor of a zoom."""
     seed: int | None = None
-    """Which handheld shake."""
+    """Seed of the handheld shake."""
     pitch: float | None = None
     """A move's first frame looks up by this many degrees."""
     yaw: float | None = None
@@ -54,7 +53,7 @@ class Show:
     title: str | None = None
     """Heading. [default: the move or file name]"""
     views: int = 7
-    """Cameras drawn along the path."""
+    """Number of cameras drawn along the path."""
 
 
 @dataclass
@@ -62,7 +61,7 @@ class Convert:
     """Convert a path file to another format, known by its name or given with --format."""
 
     source: Annotated[Path, tyro.conf.Positional]
-    """File or folder to read; its format is recognised by content."""
+    """File or folder to read; its format is recognised from its content."""
     target: Annotated[Path, tyro.conf.Positional]
     """File or folder to write: .json (ours), transforms.json, .npy (PanShot), .npz (ViPE), a folder (COLMAP), .txt."""
     format: str | None = None
@@ -101,7 +100,7 @@ def convert(command: Convert) -> None:
     from ucpe.trajectories import Trajectory
 
     trajectory = Trajectory.load(
-        command.source, lens=_lens(command), up=command.place.asked_up(), extrinsics=command.lens.lens
+        command.source, lens=command.lens.given_lens(), up=command.place.asked_up(), extrinsics=command.lens.lens
     )
     trajectory = command.place.scaled(_resampled(trajectory, command.frames, command.fps))
     trajectory.save(command.target, format=command.format)
@@ -116,7 +115,7 @@ def _trajectory(command: Show) -> Trajectory:
     if split_camera(command.source)[0].exists():
         if amounts:
             raise ValueError(f"--{next(iter(amounts))} is for a move, and {command.source} is a file")
-        path = command.place.load(command.source, lens=_lens(command), extrinsics=command.lens.lens)
+        path = command.place.load(command.source, lens=command.lens.given_lens(), extrinsics=command.lens.lens)
         return command.place.scaled(_resampled(path, command.frames, command.fps))
     if command.place.path_given():
         raise ValueError(f"--up, --level and --scale are for a path file, and {command.source} is a move")
@@ -126,11 +125,7 @@ def _trajectory(command: Show) -> Trajectory:
     timing: dict[str, Any] = {
         name: getattr(command, name) for name in ("frames", "fps") if getattr(command, name) is not None
     }
-    return Trajectory.move(command.source, _lens(command) or DEFAULT_LENS, **timing, **amounts)
-
-
-def _lens(command: Show | Convert) -> Lens | None:
-    return command.lens.make_lens() if command.lens.lens_given() else None
+    return Trajectory.move(command.source, command.lens.given_lens() or DEFAULT_LENS, **timing, **amounts)
 
 
 def _resampled(trajectory: Trajectory, frames: int | None, fps: float | None) -> Trajectory:

@@ -11,14 +11,14 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast, UMT5EncoderModel
 
 
-def transformer_config() -> dict[str, Any]:
-    """Constructor arguments of the desk `WanTransformer3DModel`."""
+def transformer_config(channels: int = 16) -> dict[str, Any]:
+    """Constructor arguments of the desk `WanTransformer3DModel` for latents of some channels."""
     return {
         "patch_size": (1, 2, 2),
         "num_attention_heads": 6,
         "attention_head_dim": 32,
-        "in_channels": 16,
-        "out_channels": 16,
+        "in_channels": channels,
+        "out_channels": channels,
         "text_dim": 96,
         "freq_dim": 128,
         "ffn_dim": 768,
@@ -28,29 +28,29 @@ def transformer_config() -> dict[str, Any]:
 
 
 def autoencoder_config(
-    base_dim: int = 16, decoder_base_dim: int = 32, dim_mult: tuple[int, ...] = (1, 2, 3)
+    base_dim: int = 16, decoder_base_dim: int = 32, dim_mult: tuple[int, ...] = (1, 2, 3), channels: int = 16
 ) -> dict[str, Any]:
-    """Constructor arguments of the desk `AutoencoderKLWan`: 8 x 8 x 4 compression into 16 channels."""
+    """Constructor arguments of the desk `AutoencoderKLWan`: 8 x 8 x 4 compression into some channels."""
     return {
         "base_dim": base_dim,
         "decoder_base_dim": decoder_base_dim,
-        "z_dim": 16,
+        "z_dim": channels,
         "dim_mult": list(dim_mult),
         "num_res_blocks": 1,
         "temperal_downsample": [True, True],
         "patch_size": 2,
         "in_channels": 12,
         "out_channels": 12,
-        "latents_mean": [0.0] * 16,
-        "latents_std": [1.0] * 16,
+        "latents_mean": [0.0] * channels,
+        "latents_std": [1.0] * channels,
     }
 
 
-def make_transformer() -> WanTransformer3DModel:
-    """A fresh desk transformer."""
+def make_transformer(channels: int = 16) -> WanTransformer3DModel:
+    """A fresh desk transformer for latents of some channels."""
     from diffusers import WanTransformer3DModel
 
-    return WanTransformer3DModel(**transformer_config())
+    return WanTransformer3DModel(**transformer_config(channels))
 
 
 def make_tokenizer(words: tuple[str, ...]) -> PreTrainedTokenizerFast:

@@ -14,12 +14,13 @@ from torch import Tensor
 
 from ucpe.encodings.absolute import plucker_rays, raw_parameters
 from ucpe.encodings.frames import ray_frames, world_rays
-from ucpe.encodings.learned import AddedRays, RaySegments, RotaryRays
+from ucpe.encodings.learned import SMALLEST_MOMENT, RaySegments, RotaryRays
 from ucpe.encodings.operators import DEPTHS, ENCODINGS, PAIRWISE, Operator, camera_operator
 from ucpe.encodings.orientation import lat_up_map
 from ucpe.figures import BLIND, INK, PAPER, QUIET, check_picture, hide_ticks, new_figure, save_figure
 from ucpe.lenses.base import Lens
 from ucpe.lenses.fisheye import Equidistant
+from ucpe.lenses.numerics import norm
 from ucpe.lenses.panoramic import Equirectangular
 from ucpe.lenses.pinhole import Pinhole
 from ucpe.lenses.unified import UCM
@@ -98,19 +99,15 @@ def draw_rore(lens: Lens | None = None) -> Figure:
 
 
 def draw_raype(lens: Lens | None = None) -> Figure:
-    """What RayPE adds between a query at one pixel and all pixels of four cameras, before training."""
+    """What RayPE adds between a query at one pixel and all pixels of four cameras, where its layers are identities."""
     scene = _Scene(lens)
-    rays = scene.rays()
-    direction, moment = rays.split(3, dim=-1)
+    direction, moment = scene.rays().split(3, dim=-1)
     product = moment @ direction[_QUERY] + direction @ moment[_QUERY]
-    layer = AddedRays(1, HEAD_DIM)
-    with torch.no_grad():
-        layer.strength.fill_(1)
-        query, key = layer(rays)
-    added = key[0] @ query[0, _QUERY] / HEAD_DIM**0.5
+    unit = moment / norm(moment).clamp(min=SMALLEST_MOMENT)[..., None]
+    added = (unit @ direction[_QUERY] + direction @ unit[_QUERY]) / 2  # lengths are normalised, both are unit vectors
     rows = [
         ("reciprocal product:\nzero where rays meet", product.reshape(4, HEIGHT, WIDTH), "units"),
-        ("what is added\nat strength 1", added.reshape(4, HEIGHT, WIDTH), "logit"),
+        ("of unit moments,\nas it is added", added.reshape(4, HEIGHT, WIDTH), "mean logit"),
     ]
     return _draw_rows("raype", scene, rows)
 
@@ -424,7 +421,7 @@ _ABOUT = {
     "urope": ("URoPE", "Points of others' rays answer where the query's camera sees them."),
     "sightline": ("Sightline", "Rays answer by direction, and by where the query's camera sees them."),
     "rore": ("RoRE", "Rays with similar numbers answer; here before training."),
-    "raype": ("RayPE", "Rays that meet add nothing; here before training."),
+    "raype": ("RayPE", "Rays that meet add nothing; here with identities for its layers."),
     "rayrope": ("RayRoPE", "Segments answer by where the query's camera sees their ends."),
 }
 """Title of a picture, and what it shows."""

@@ -53,36 +53,45 @@ class RotaryRays(nn.Module):
 class AddedRays(nn.Module):
     """RayPE: a token's Plücker ray added to its query and key, swapped in the key.
 
-    A query gets alpha g N(E (d, m / |m|, s)), a key alpha g N(E' (m / |m|, d, s)): s = log |m|, the gate g is a
-    function of s, N is RMS normalisation of a head. E and E' start as the identity, with which the product of what is
-    added is the reciprocal product of two rays, and alpha at zero.
+    A query gets alpha_q g N(E_q(d, m / |m|, s)), a key alpha_k g N(E_k(m / |m|, d, s)): s = log |m|, the gate g is a
+    function of s, N is RMS normalisation over all heads, and E are two linear layers of which the last starts at zero.
+    With the identity for E, the product of the two is the reciprocal product of the rays. Weights have the names and
+    shapes of the released ones (SCoPE).
     """
 
-    def __init__(self, heads: int, head_dim: int, hidden: int = 16):
+    HIDDEN = 64
+    """Channels between the linear layers of E."""
+
+    def __init__(self, heads: int, head_dim: int):
         super().__init__()
+        width = heads * head_dim
         self.heads = heads
-        self.strength = nn.Parameter(torch.zeros(()))
-        self.query_projection, self.key_projection = (nn.Linear(7, heads * head_dim, bias=False) for _ in range(2))
-        self.query_norm, self.key_norm = (nn.RMSNorm(head_dim) for _ in range(2))
-        self.gate = nn.Sequential(nn.Linear(1, hidden), nn.GELU(), nn.Linear(hidden, heads * head_dim))
-        with torch.no_grad():
-            for projection in (self.query_projection, self.key_projection):
-                projection.weight.copy_(torch.eye(head_dim, 7).index_fill(1, torch.tensor(6), 0).repeat(heads, 1))
-            for parameter in self.gate[2].parameters():
-                parameter.zero_()
+        self.eq, self.ek = (
+            nn.Sequential(nn.Linear(7, self.HIDDEN, bias=False), nn.GELU(), nn.Linear(self.HIDDEN, width, bias=False))
+            for _ in range(2)
+        )
+        self.norm_pe_q, self.norm_pe_k = (nn.RMSNorm(width, eps=1e-6) for _ in range(2))
+        self.scale_gate = nn.Sequential(nn.Linear(1, width // 4), nn.SiLU(), nn.Linear(width // 4, width), nn.Sigmoid())
+        self.alpha_q, self.alpha_k = (nn.Parameter(torch.ones(1)) for _ in range(2))
+        for name in ("eq.2.weight", "ek.2.weight", "scale_gate.0.bias", "scale_gate.2.bias"):
+            nn.init.zeros_(self.get_parameter(name))
 
     def forward(
         self,
         rays: Tensor,  # (..., tokens, 6)
     ) -> tuple[Tensor, Tensor]:
         """What is added to queries and to keys (..., heads, tokens, head_dim), after their norm and RoPE."""
-        direction, moment = rays.to(self.strength).split(3, dim=-1)
+        direction, moment = rays.split(3, dim=-1)
         length = norm(moment).clamp(min=SMALLEST_MOMENT)[..., None]
         moment, size = moment / length, length.log()
-        gate = self.strength * self._heads(self.gate(size).sigmoid())
-        for_query = self._heads(self.query_projection(torch.cat([direction, moment, size], dim=-1)))
-        for_key = self._heads(self.key_projection(torch.cat([moment, direction, size], dim=-1)))
-        return gate * self.query_norm(for_query), gate * self.key_norm(for_key)
+        for_query, for_key = (
+            torch.cat(parts, dim=-1).to(self.alpha_q)
+            for parts in ((direction, moment, size), (moment, direction, size))
+        )
+        gate = self.scale_gate(size.to(self.alpha_q)) * direction.any(-1, keepdim=True)  # nothing without a ray
+        query = self.alpha_q * gate * self.norm_pe_q(self.eq(for_query))
+        key = self.alpha_k * gate * self.norm_pe_k(self.ek(for_key))
+        return self._heads(query), self._heads(key)
 
     def _heads(self, x: Tensor) -> Tensor:
         return x.unflatten(-1, (self.heads, -1)).transpose(-3, -2)

@@ -19,22 +19,23 @@ METRIC_NAMES = {"pitch": "PitchErr", "roll": "RollErr", "yfov": "FoVErr", "xfov"
     "k1": "K1Err",
     "k2": "K2Err",
 }
-"""Metric of each number of a calibration; FoV is the vertical field of view, as in the paper."""
+"""Metric of each number in a calibration; FoV is the vertical field of view, as in the paper."""
 
 FIELD_ROWS, FIELD_FRAMES = 12, 16
 """Rows of the grid, and about how many frames, on which latitudes and up directions are compared."""
 
 MAX_FIT_ERROR = 2.0
-"""Root mean square error in degrees up to which a lens counts as expressed by another model."""
+"""Maximum root mean square error in degrees of a lens model that counts as expressing a lens."""
 
 MAX_RADIAL_ANGLE = 85.0
-"""Angle in degrees from the optical axis up to which the radial model is asked to follow a lens."""
+"""Maximum angle in degrees from the optical axis; a lens that sees beyond it has no radial model."""
 
 
 def calibration_errors(estimated: Calibration, wanted: Calibration) -> dict[str, float]:
-    """Mean absolute errors over the frames both hold; degrees, and the units of the lens numbers.
+    """Mean absolute error of each metric over the common frames, in degrees or the units of the lens numbers.
 
-    A lens that should not change is compared by its medians over the frames; NaN on either side leaves a metric out.
+    A lens that should not change is compared by its medians over the frames. Frames with NaN on either side are
+    skipped, and a metric without any frame is left out.
     """
     if estimated.model != wanted.model:
         raise ValueError(f"cannot compare a {estimated.model} calibration with a {wanted.model} one")
@@ -58,34 +59,47 @@ def calibration_errors(estimated: Calibration, wanted: Calibration) -> dict[str,
     return errors
 
 
-def orientation_errors(estimated: Calibration, camera: Trajectory, height: int, width: int) -> dict[str, float]:
-    """Mean errors in degrees of gravity, and of the latitude and up direction of pixels, as GeoCalib is judged by.
+View = tuple[Tensor, Lens | None]
+"""Rotation (3, 3) of a camera, and its lens if that is known."""
 
-    `camera` has a pose for every frame of the video. Pixels are a coarse grid, where both lenses see something.
+
+def views_of_camera(camera: Trajectory) -> dict[int, View]:
+    """The view of every frame of a camera, by number."""
+    return {frame: (camera.rotations[frame].double(), camera.lens_at(frame)) for frame in range(len(camera))}
+
+
+def views_of_calibration(calibration: Calibration, height: int, width: int) -> dict[int, View]:
+    """The view of every frame whose pitch and roll are known, by number; without yaw."""
+    rows = np.flatnonzero(np.isfinite(calibration.pitch) & np.isfinite(calibration.roll)).tolist()
+    angles = (torch.from_numpy(angle) for angle in (calibration.pitch, 0 * calibration.pitch, calibration.roll))
+    rotations = rotation_from_angles(*angles)
+    return {
+        int(calibration.frames[row]): (rotations[row], lens_of_numbers(calibration, row, height, width)) for row in rows
+    }
+
+
+def orientation_errors(found: dict[int, View], wanted: dict[int, View], height: int, width: int) -> dict[str, float]:
+    """Mean errors in degrees of gravity, and of the latitude and up direction of pixels, by which GeoCalib is judged.
+
+    They are over some of the common frames, and over a coarse grid of pixels that both lenses see.
     """
-    rows = estimated.rows(np.isfinite(estimated.pitch) & np.isfinite(estimated.roll))
-    rows = rows.rows(np.arange(0, len(rows.frames), max(len(rows.frames) // FIELD_FRAMES, 1)))
-    if len(rows.frames) == 0:
-        return {}
-    angles = (torch.from_numpy(angle) for angle in (rows.pitch, np.zeros(len(rows.pitch)), rows.roll))
-    turned, told = rotation_from_angles(*angles), camera.rotations[rows.frames].double()
+    frames = sorted(found.keys() & wanted.keys())
     up = torch.tensor([0.0, -1.0, 0.0], dtype=torch.float64)
-    errors = {"GravityErr": float(_angles_between(up @ turned, up @ told).mean())}
-    apart: dict[str, list[float]] = {"LatitudeErr": [], "UpErr": []}
     size = (FIELD_ROWS, max(round(FIELD_ROWS * width / height), 2))
-    for index, frame in enumerate(rows.frames):
-        lens = lens_of_numbers(rows, index, height, width)
-        if lens is None:
+    apart: dict[str, list[float]] = {"GravityErr": [], "LatitudeErr": [], "UpErr": []}
+    for frame in frames[:: max(len(frames) // FIELD_FRAMES, 1)]:
+        (turned, lens), (told, real) = found[frame], wanted[frame]
+        apart["GravityErr"].append(float(_angles_between(up @ turned, up @ told)))
+        if lens is None or real is None:
             continue
-        real = camera.lens_at(frame)
-        poses = (pose_matrix(rotation, torch.zeros(3).double())[None] for rotation in (turned[index], told[index]))
-        got, wanted = (lat_up_map(one, pose, *size)[0] for one, pose in zip((lens, real), poses))
+        poses = (pose_matrix(rotation, torch.zeros(3).double())[None] for rotation in (turned, told))
+        got, expected = (lat_up_map(one, pose, *size)[0] for one, pose in zip((lens, real), poses))
         seen = lens.rays(*size).valid & real.rays(*size).valid
-        drawn = seen & (got[..., :2].norm(dim=-1) > 0.5) & (wanted[..., :2].norm(dim=-1) > 0.5)
+        drawn = seen & (got[..., :2].norm(dim=-1) > 0.5) & (expected[..., :2].norm(dim=-1) > 0.5)
         if drawn.any():
-            apart["LatitudeErr"].append(float((got - wanted)[..., 2][seen].abs().mean().rad2deg()))
-            apart["UpErr"].append(float(_angles_between(got[drawn][:, :2], wanted[drawn][:, :2]).mean()))
-    return errors | {name: float(np.mean(values)) for name, values in apart.items() if values}
+            apart["LatitudeErr"].append(float((got - expected)[..., 2][seen].abs().mean().rad2deg()))
+            apart["UpErr"].append(float(_angles_between(got[drawn][:, :2], expected[drawn][:, :2]).mean()))
+    return {name: float(np.mean(values)) for name, values in apart.items() if values}
 
 
 def lens_of_numbers(calibration: Calibration, row: int, height: int, width: int) -> Lens | None:
@@ -126,7 +140,7 @@ def commanded_calibration(
 
 
 def lens_numbers(lens: Lens, model: LensModel, height: int, width: int) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
-    """LENS_NUMBERS (*batch) of a lens in a model it may have to be fitted to, and the fit's angular error in degrees.
+    """LENS_NUMBERS (*batch) of a lens in a lens model, and the fit's root mean square error in degrees as `fit_rms`.
 
     A lens that the model cannot express (a fisheye as radial) has NaN numbers.
     """
@@ -151,16 +165,16 @@ def lens_numbers(lens: Lens, model: LensModel, height: int, width: int) -> tuple
 
 
 class RadialFit(NamedTuple):
-    """Pixel radius = focal (r + k1 r^3 + k2 r^5) of r = tan(angle), nearest to a lens; error in degrees."""
+    """The radial model nearest to a lens: pixel radius = focal (r + k1 r^3 + k2 r^5) with r = tan(angle)."""
 
     focal: float  # pixels
     k1: float
     k2: float
-    rms: float
+    rms: float  # degrees
 
 
 def fit_radial(lens: Lens, height: int, width: int) -> RadialFit:
-    """The radial model of calibration tools (square pixels, centred) nearest to a lens in pixels: linear least squares.
+    """The radial model of calibration tools (square pixels, centred) nearest to a lens, by linear least squares.
 
     `Lens.fit` searches all eight Brown-Conrady parameters by angles; this model has two, and a closed form.
     """

@@ -1,7 +1,7 @@
 """3D consistency: do the frames of a video show one rigid scene, filmed by the commanded cameras?
 
-Everything is on bearings, so any lens will do. A match between two frames must lie where some depth puts it: on the
-arc from the turned ray (infinitely far) to where a point right before the camera would be seen.
+Everything is computed on bearings, so any lens will do. A match between two frames must lie where some depth puts it:
+on the arc from the turned ray (infinitely far) to where a point right in front of the camera would be seen.
 """
 
 from __future__ import annotations
@@ -18,25 +18,25 @@ from ucpe.synthesis.layouts import reduced
 from ucpe.trajectories import Trajectory
 
 MAX_FRAMES, MAX_HEIGHT, MAX_FEATURES = 17, 360, 800
-"""Frames that are compared, their rows of pixels, and features of each."""
+"""Maximum number of frames that are compared, of rows of pixels in each, and of features in each."""
 
 GAPS = (1, 2, 4)
-"""How many of these frames apart the frames of a pair are."""
+"""Distances between the two frames of a pair, counted in these frames."""
 
 RATIO = 0.8
-"""A match must be better than the second best by this factor."""
+"""Maximum ratio between the distances of the best and the second best match of a feature."""
 
 TOLERANCE_PIXELS = 2.0
-"""How far a match may lie from where the cameras allow it."""
+"""Maximum distance in pixels between a match and where the cameras allow it."""
 
 TRIANGULATIONS = 4
-"""How often a point is solved for, each time with its distances from before."""
+"""Number of times that a point is solved for, each time weighted by the distances found before."""
 
 MIN_DEPTH = 0.1
-"""Near-plane depths that everything is assumed to be away from the camera."""
+"""Minimum distance between the camera and everything it sees, in near-plane depths."""
 
 MIN_MATCHES = 50
-"""Matches below which nothing is said."""
+"""Minimum number of matches for a verdict."""
 
 
 def scene_consistency(
@@ -46,7 +46,7 @@ def scene_consistency(
     """How well frames agree with one rigid scene under the commanded cameras.
 
     `EpipolarShare`: percentage of matches between frames that lie where the cameras allow them, in front of both.
-    `ParallaxShare`: percentage that a rotation alone does not explain; 0 in a video that is frozen or flat.
+    `ParallaxShare`: percentage of matches that do, and that no rotation explains; 0 in a video that is frozen or flat.
     `ReprojErr`: median distance in pixels between features and their triangulated points.
     """
     chosen = np.unique(np.linspace(0, len(frames) - 1, min(len(frames), MAX_FRAMES)).round().astype(int))
@@ -84,7 +84,7 @@ def arc_distance(
     after: np.ndarray,  # (M, 3) unit
     motion: np.ndarray,  # (4, 4), from the first camera's frame to the second's
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Radians (M,) from where any depth beyond MIN_DEPTH puts a match, and from where infinite depth does."""
+    """Radians (M,) from each match to the nearest place that a depth beyond MIN_DEPTH allows, and to infinity's."""
     far = before @ motion[:3, :3].T
     near = far * MIN_DEPTH + motion[:3, 3]
     near = _unit(near)
@@ -100,7 +100,7 @@ def arc_distance(
 def reprojection_errors(
     pairs: list[tuple[int, int, np.ndarray]], rays: list[np.ndarray], c2w: np.ndarray
 ) -> np.ndarray:
-    """Radians (K,) between the rays of tracks of three or more frames and the point that fits them, near or far."""
+    """Radians (K,) between the rays of tracks of three or more frames and the near or infinitely far point they fit."""
     tracks = build_tracks(pairs, dict(enumerate(rays)))
     long = np.bincount(tracks.track, minlength=tracks.count)[tracks.track] >= 3
     frame, track = tracks.frame[long], tracks.track[long]
@@ -121,7 +121,7 @@ def mutual_matches(
     first: np.ndarray,  # (A, D) unit
     second: np.ndarray,  # (B, D) unit
 ) -> np.ndarray:
-    """Numbers (M, 2) of features that are each other's nearest, clearly before the second nearest."""
+    """Pairs (M, 2) of features that are each other's nearest, and clearly nearer than the second nearest."""
     if min(len(first), len(second)) < 2:
         return np.zeros((0, 2), int)
     likeness = first @ second.T

@@ -20,7 +20,7 @@ class Gaussian:
         cls,
         features: np.ndarray,  # (N, D)
     ) -> Gaussian:
-        """Fitted to at least two features."""
+        """The Gaussian fitted to at least two features."""
         features = np.asarray(features, np.float64)
         if features.ndim != 2 or len(features) < 2:
             raise ValueError(f"a covariance needs at least two features of shape (N, D), got {features.shape}")
@@ -30,11 +30,11 @@ class Gaussian:
 def frechet_distance(first: Gaussian, second: Gaussian) -> float:
     """Squared Fréchet distance |m1 - m2|^2 + trace(C1 + C2 - 2 (C1 C2)^1/2) of two Gaussians.
 
-    The trace of the root is that of (C1^1/2 C2 C1^1/2)^1/2, which is symmetric and never leaves the reals, also where
-    there are fewer features than dimensions.
+    The root's trace is computed from (C1^1/2 C2 C1^1/2)^1/2, which has the same trace, is symmetric, and stays real
+    even with fewer features than dimensions.
     """
     if first.mean.shape != second.mean.shape:
-        raise ValueError(f"features of {first.mean.shape[0]} and {second.mean.shape[0]} dimensions do not compare")
+        raise ValueError(f"cannot compare features of {first.mean.shape[0]} and {second.mean.shape[0]} dimensions")
     difference = first.mean - second.mean
     root = _square_root(first.covariance)
     crossed = np.linalg.eigvalsh(root @ second.covariance @ root)

@@ -20,12 +20,12 @@ REALESTATE_LENS = Pinhole(xfov=100.0)
 """Lens of the paper's RealEstate10K setting."""
 
 REALESTATE_FRAMES = 81
-"""Frames of the paper's RealEstate10K setting."""
+"""Number of frames in the paper's RealEstate10K setting."""
 
 
 @dataclass(frozen=True)
 class Job:
-    """One video and the camera it was told to have."""
+    """One video and its commanded camera."""
 
     name: str
     video: Path
@@ -38,7 +38,7 @@ class Job:
 
     @property
     def family(self) -> str:
-        """Lens family, for breaking results down."""
+        """Lens family, by which results are broken down."""
         return lens_family(self.camera.lens)
 
 
@@ -51,16 +51,17 @@ def jobs_of_folder(
     gravity: bool | None = None,
     up: str | Sequence[float] | None = None,
 ) -> list[Job]:
-    """Videos of a folder with the camera files of the same name in another, or one camera file for all.
+    """Videos of a folder with the camera files of the same name in another folder, or with one camera file for all.
 
-    A released demo .json is one camera per video, by the number its name begins with. `gravity` says whether the
-    cameras' worlds have a known vertical; by default the format says it, or `up` (see `Trajectory.load`).
+    A released demo .json lists one camera per video, found by the number that the video's name begins with. `gravity`
+    says whether the cameras' worlds have a known vertical; by default the file format, or `up` (see `Trajectory.load`),
+    says so.
     """
     paths = find_videos(videos)
     cameras = Path(cameras)
     if cameras.is_file() and is_demo(cameras):
         if lens is not None or gravity is not None or up is not None:
-            raise ValueError(f"{cameras} is a released demo file, which says itself what its lenses and vertical are")
+            raise ValueError(f"{cameras} is a released demo file, which has its own lenses and vertical: give none")
         jobs = _demo_jobs(paths, cameras)
     else:
         jobs = []
@@ -72,10 +73,10 @@ def jobs_of_folder(
 
 
 def with_references(jobs: Sequence[Job], folder: str | Path) -> list[Job]:
-    """Jobs with the videos of the same names in a folder as references; a name that is missing there has none."""
+    """Jobs with the videos of the same names in a folder as references; a job whose name is missing there has none."""
     references = {path.stem: path for path in find_videos(folder)}
     if not any(job.name in references for job in jobs):
-        raise ValueError(f"no video in {folder} is named like one to evaluate, as {jobs[0].video.name}")
+        raise ValueError(f"no video in {folder} has the name of one to evaluate, such as {jobs[0].video.name}")
     return [replace(job, reference=references.get(job.name)) for job in jobs]
 
 
@@ -86,7 +87,7 @@ def cameras_without_video(folder: str | Path, jobs: Sequence[Job], suffix: str =
 
 
 def jobs_of_dataset(videos: str | Path, root: str | Path, split: str = "test") -> list[Job]:
-    """Generated videos named like the clips of a dataset on disk, whose own videos are the references.
+    """Generated videos named like the clips of a dataset; the dataset's own videos are the references.
 
     The dataset is what `ucpe synthesize` writes, or PanShot.
     """
@@ -94,7 +95,7 @@ def jobs_of_dataset(videos: str | Path, root: str | Path, split: str = "test") -
     jobs = []
     for path in find_videos(videos):
         if path.stem not in numbers:
-            raise ValueError(f"{path.name} is no video of the split {split!r} in {root}")
+            raise ValueError(f"{path.name} is not a video of the split {split!r} in {root}")
         clip = dataset.clip(numbers[path.stem])
         reference = clip.video if clip.video.is_file() else None
         jobs.append(Job(path.stem, path, clip.camera, True, clip.caption or None, reference))
@@ -102,29 +103,33 @@ def jobs_of_dataset(videos: str | Path, root: str | Path, split: str = "test") -
 
 
 def names_of_dataset(root: str | Path, split: str = "test") -> dict[str, int]:
-    """Numbers of a dataset's clips by the names of their videos."""
+    """Indices of a dataset's clips by the names of their videos."""
     dataset = open_dataset(root, split)
     if len(dataset) == 0:
-        raise ValueError(f"{root} has no clips in the split {split!r} (--split names another)")
+        found = [name for name in ("train", "test") if len(open_dataset(root, name))]
+        raise ValueError(f"{root} has no clips in the split {split!r}, only in {found} (--split)")
     return {name: index for index, name in enumerate(dataset.names())}
 
 
 def without_jittery(jobs: Sequence[Job], share: float) -> tuple[list[Job], list[str]]:
-    """Jobs without the given share whose cameras turn most suddenly, and the names of the jobs left out."""
+    """Jobs without those whose cameras turn most between two frames, `share` of all; and the names left out.
+
+    As in the authors' script, the number of jobs kept is rounded down.
+    """
     if not 0 < share < 1:
         raise ValueError(f"the share of jittery cameras to leave out must be between 0 and 1, got {share:g}")
-    speeds = {
-        job.name: float(job.camera.angular_velocity().norm(dim=-1).max()) if len(job.camera) > 1 else 0.0
+    steps = {
+        job.name: float(job.camera.angular_velocity().norm(dim=-1).max()) / job.camera.fps if len(job.camera) > 1 else 0
         for job in jobs
     }
-    left_out = sorted(speeds, key=lambda name: -speeds[name])[: round(share * len(jobs))]
+    left_out = sorted(steps, key=lambda name: steps[name])[int(len(jobs) * (1 - share) + 1e-9) :]
     return [job for job in jobs if job.name not in left_out], left_out
 
 
 def jobs_of_realestate(
     videos: str | Path, poses: str | Path, normalization: float = 1.0, frames: int = REALESTATE_FRAMES
 ) -> list[Job]:
-    """The paper's RealEstate10K setting: a 100 degree pinhole, the first 81 frames, translations multiplied."""
+    """The paper's RealEstate10K setting: 100 degree pinhole, first 81 frames, translations times `normalization`."""
     jobs = []
     for path in find_videos(videos):
         source = _camera_file(Path(poses), path.stem)
@@ -176,7 +181,7 @@ def _demo_jobs(paths: list[Path], demo: Path) -> list[Job]:
 
 
 def _indices(paths: list[Path], count: int, demo: Path) -> list[int]:
-    """Which entry of a list each video is of: the number that its name begins with, from 0."""
+    """The entry of a list, from 0, that each video belongs to: the number that its name begins with."""
     if len(paths) == count == 1:
         return [0]
     found = [re.match(r"(\d+)(?=[-_. ]|$)", path.stem) for path in paths]
@@ -185,14 +190,14 @@ def _indices(paths: list[Path], count: int, demo: Path) -> list[int]:
     if not certain:
         named = ", ".join(path.name for path in paths[:30]) + (" ..." if len(paths) > 30 else "")
         raise ValueError(
-            f"which video is of which camera is not certain: {demo} lists {count} cameras, numbered 0 to {count - 1}, "
+            f"cannot tell which camera each video has: {demo} lists {count} cameras, numbered 0 to {count - 1}, "
             f"and names of videos must begin with these numbers, once each (0-cat.mp4, 000.mp4); the videos are {named}"
         )
     return indices
 
 
 def _at_length(camera: Trajectory, video: Path) -> Trajectory:
-    """The camera of a video of any length: the whole path over its frames, as `ucpe generate --list` asks for."""
+    """The camera of a video of any length: the whole path, spread over its frames as `ucpe generate --list` does."""
     info = probe_video(video)
     return camera if info.frames == len(camera) else camera.resample(info.frames, info.fps)
 

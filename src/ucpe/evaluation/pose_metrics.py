@@ -11,7 +11,7 @@ from ucpe.trajectories.rotations import invert_pose, pose_matrix, rotation_angle
 
 
 class FrameErrors(NamedTuple):
-    """Errors of every frame, of poses relative to the first."""
+    """Errors of every frame's pose relative to the first."""
 
     rotation: Tensor  # (N,) degrees
     translation: Tensor  # (N,) world units
@@ -32,7 +32,7 @@ def frame_errors(
     """Rotation, translation and matrix error of every frame of two paths, each relative to its own first frame."""
     if commanded.shape != estimated.shape or commanded.ndim != 3:
         raise ValueError(
-            f"two paths to compare need one shape (frames, 4, 4), got {tuple(commanded.shape)} and "
+            f"two paths to compare need the same shape (frames, 4, 4), got {tuple(commanded.shape)} and "
             f"{tuple(estimated.shape)}"
         )
     wanted, got = relative_to_first(commanded.double()), relative_to_first(estimated.double())

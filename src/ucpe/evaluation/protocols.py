@@ -27,13 +27,13 @@ from ucpe.trajectories.interpolation import interpolate_poses
 Scale = Literal["none", "own_maximum", "least_squares"]
 
 COMMON_TIMESTAMPS = 16
-"""How many times all methods are compared at, whatever their lengths and frame rates (supplement C)."""
+"""Number of timestamps at which all methods are compared, whatever their lengths and frame rates (supplement C)."""
 
 ROTATION_ONLY = 0.02
-"""Largest translation, in near-plane depths, of a path that counts as rotation only."""
+"""Maximum translation, in near-plane depths, of a path that counts as rotation only."""
 
 MAX_SPEED_ERROR = 4.0
-"""Cap of SpeedErr in factors of two; what a camera that never moves gets."""
+"""Maximum SpeedErr in factors of two, which a camera that never moves gets."""
 
 
 @dataclass(frozen=True)
@@ -43,19 +43,19 @@ class Protocol:
     name: str
     description: str
     scale: Scale
-    """`none`; `own_maximum`: each path divided by its own largest translation; `least_squares`: one factor fitted."""
+    """`none`; `own_maximum`: divide each path by its own largest translation; `least_squares`: fit one factor."""
     frames: int | None
-    """Number of timestamps, evenly from the first frame to the end; with `every`, of the video's first such frames."""
+    """Number of timestamps, evenly from the first frame to the end; with `every`, the maximum number of frames."""
     angle: Literal["degrees", "radians"]
     """Unit of RotErr."""
     reduction: Literal["sum", "mean"]
-    """What the headline RotErr, TransErr and CamMC are over frames; the other one is given as well."""
+    """How the headline RotErr, TransErr and CamMC are reduced over frames; the other reduction is given as well."""
     detects_rotation_only: bool = False
-    """Whether the translation of a path that was told not to move is left out unless its true size is known."""
+    """Whether translation errors are left out if no translation is commanded and the estimate's scale is unknown."""
     odometry: bool = False
     """Whether Sim3 ATE, RPE and SpeedErr are added."""
     every: int | None = None
-    """Compares every `every`-th of the video's own frames, at most `frames` of them, instead of timestamps."""
+    """Compare every `every`-th of the video's own frames, at most `frames` of them, instead of timestamps."""
 
     def timestamps(
         self,
@@ -78,14 +78,14 @@ class Protocol:
     ) -> dict[str, float]:
         """Metrics by name; a metric that the paths do not determine is absent.
 
-        `near_depth` is that of the estimate's world, if the estimator knows it; `metric` says that it is the unit of
-        the command, so that speeds compare.
+        `near_depth` is the near-plane depth of the estimate's world, if the estimator knows it. `metric` says that this
+        is the unit of the command, so that speeds can be compared.
         """
         commanded, estimated = commanded.double(), estimated.double()
         still = self.detects_rotation_only and largest_translation(commanded) < ROTATION_ONLY
         factor = self._estimate_scale(commanded, estimated, near_depth, still)
         if self.scale == "own_maximum":
-            commanded = scaled(commanded, _reciprocal(largest_translation(commanded)))
+            commanded = scaled(commanded, _own_scale(commanded))
         aligned = scaled(estimated, factor)
         errors = frame_errors(commanded, aligned)
         rotation = errors.rotation if self.angle == "degrees" else torch.deg2rad(errors.rotation)
@@ -103,7 +103,7 @@ class Protocol:
         if still:
             return 1 / near_depth if near_depth is not None else 0.0
         if self.scale == "own_maximum":
-            return _reciprocal(largest_translation(estimated))
+            return _own_scale(estimated)
         return least_squares_scale(commanded, estimated) if self.scale == "least_squares" else 1.0
 
 
@@ -162,7 +162,7 @@ PROTOCOLS: dict[str, Protocol] = {
 
 
 def find_protocol(name: str) -> Protocol:
-    """Protocol of a name."""
+    """The protocol of this name."""
     if name not in PROTOCOLS:
         raise ValueError(f"no protocol '{name}'; there are {', '.join(PROTOCOLS)}")
     return PROTOCOLS[name]
@@ -172,7 +172,7 @@ def poses_at(
     trajectory: Trajectory,
     seconds: Tensor,  # (M,)
 ) -> Tensor:
-    """Poses (M, 4, 4) of a trajectory at times from its first frame, clamped to its end."""
+    """Poses (M, 4, 4) of a trajectory at times in seconds from its first frame, clamped to its end."""
     return trajectory.at(seconds * trajectory.fps).c2w.double()
 
 
@@ -207,5 +207,6 @@ def speed_error(ratio: float) -> float:
     return abs(float(torch.log2(torch.tensor(min(max(ratio, least), 1 / least), dtype=torch.float64))))
 
 
-def _reciprocal(value: float) -> float:
-    return 1 / value if value > 0 else 0.0
+def _own_scale(c2w: Tensor) -> float:
+    """The factor by which the authors' script multiplies translations; the small number is theirs, and keeps 0 at 0."""
+    return 1 / (largest_translation(c2w) + 1e-9)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,83 +18,85 @@ from torch import Tensor, nn
 
 from ucpe.evaluation.frechet import Gaussian, frechet_distance
 from ucpe.evaluation.inputs import Job, read_clip
+from ucpe.evaluation.results import QualityScore
 from ucpe.evaluation.statistics import summarise
 from ucpe.video import VideoError
 
 FRAMES_PER_VIDEO = 16
-"""Frames taken evenly from every video for metrics of single frames."""
+"""Number of evenly spaced frames taken from every video for metrics of single frames."""
 
 FVD_FRAMES = 16
-"""Frames of a clip that a video network sees."""
+"""Number of frames of a clip that a video network sees."""
 
 
 @dataclass(frozen=True)
 class QualitySettings:
-    """Weights of each metric: a path or a hub id; a metric without one is not computed."""
+    """Weights of each metric, as a path or a hub id; a metric without them is not computed."""
 
     fid: str | None = None
-    """TorchScript Inception-v3: uint8 images (B, 3, H, W) -> features (B, 2048), as inception-2015-12-05.pt."""
+    """TorchScript Inception-v3: uint8 images (B, 3, H, W) -> features (B, 2048), such as inception-2015-12-05.pt."""
     fvd: str | None = None
-    """TorchScript I3D: videos (B, 3, T, H, W) -> features (B, 400), as i3d_torchscript.pt."""
+    """TorchScript I3D: videos (B, 3, T, H, W) -> features (B, 400), such as i3d_torchscript.pt."""
     clip: str | None = None
-    """CLIP model for transformers, as openai/clip-vit-base-patch32."""
+    """CLIP model for transformers, such as openai/clip-vit-base-patch32."""
     qalign: str | None = None
-    """Q-Align model for transformers, as q-future/one-align."""
+    """Q-Align model for transformers, such as q-future/one-align."""
     trust_remote_code: bool = False
     """Whether code that comes with a model may run; Q-Align's model is such code."""
     device: str | None = None
     frames: int | None = FRAMES_PER_VIDEO
-    """Frames of a video for FID; None takes all."""
+    """Number of frames per video for FID; None takes all."""
     without_hub: tuple[str, ...] = ()
-    """Names of metrics of `ucpe.evaluation.quality_wheels`."""
+    """Names of the metrics of `ucpe.evaluation.quality_wheels` to compute."""
 
     def torch_device(self) -> torch.device:
         """The device asked for, or the best there is."""
         return torch.device(self.device or ("cuda" if torch.cuda.is_available() else "cpu"))
 
 
-def measure_quality(jobs: Sequence[Job], settings: QualitySettings) -> dict[str, dict[str, Any]]:
-    """Every metric asked for: `{"value": ...}` with an interval where it is a mean, or `{"reason": ...}`.
+def measure_quality(jobs: Sequence[Job], settings: QualitySettings) -> dict[str, QualityScore]:
+    """Every metric asked for, by name: its value (with an interval if it is a mean), or the reason why there is none.
 
     FID and FVD need reference videos, the CLIP score needs captions.
     """
-    metrics: list[tuple[str, str | None, Callable[[], dict[str, dict[str, Any]]]]] = [
+    metrics: list[tuple[str, str | None, Callable[[], dict[str, QualityScore]]]] = [
         ("FID", settings.fid, lambda: {"FID": _fid(jobs, settings)}),
         ("FVD", settings.fvd, lambda: {"FVD": _fvd(jobs, settings)}),
         ("CLIP", settings.clip, lambda: {"CLIP": _clip_score(jobs, settings)}),
         ("Q-Align", settings.qalign, lambda: _qalign(jobs, settings)),
     ]
-    results: dict[str, dict[str, Any]] = {}
+    results: dict[str, QualityScore] = {}
     for name, weights, compute in metrics:
         if weights is None:
             continue
         try:
-            results |= {metric: entry | {"weights": weights} for metric, entry in compute().items()}
+            results |= {metric: replace(score, weights=weights) for metric, score in compute().items()}
         except Exception as error:  # what a model's own code raises is its own affair: the report must come out
-            results[name] = {"reason": f"{name} could not be computed with weights {weights}: {_first_line(error)}"}
+            reason = f"{name} could not be computed with weights {weights}: {_first_line(error)}"
+            results[name] = QualityScore(reason=reason)
     for name in settings.without_hub:
         try:
             results |= measure_without_hub(name, jobs)
         except Exception as error:  # as above
-            results[name] = {"reason": f"{name} could not be computed: {_first_line(error)}"}
+            results[name] = QualityScore(reason=f"{name} could not be computed: {_first_line(error)}")
     return results
 
 
-def measure_without_hub(name: str, jobs: Sequence[Job]) -> dict[str, dict[str, Any]]:
+def measure_without_hub(name: str, jobs: Sequence[Job]) -> dict[str, QualityScore]:
     """A metric of `ucpe.evaluation.quality_wheels` over all videos, under its own name."""
     from ucpe.evaluation.quality_wheels import METRICS
 
     metric = METRICS[name]()
+    chosen = [job for job in jobs if job.reference or not metric.needs_reference]
+    problem = ValueError("it compares with reference videos, and there are none")
     scores = []
-    for job in jobs:
-        if metric.needs_reference and job.reference is None:
-            continue
+    for job in chosen:
         try:
             scores.append(metric.score(job.video, job.reference))
-        except VideoError:
-            continue
-    if metric.needs_reference and not any(job.reference for job in jobs):
-        raise ValueError("it compares with reference videos, and there are none")
+        except ValueError as error:
+            problem = error
+    if not scores:
+        raise problem
     return {metric.name: _mean(scores, len(jobs), metric.source)}
 
 
@@ -102,7 +104,7 @@ def spread_frames(
     frames: np.ndarray,  # (N, H, W, 3)
     count: int,
 ) -> np.ndarray:
-    """`count` frames at even distances over a video, repeated where it has fewer."""
+    """`count` evenly spaced frames of a video, repeated if it has fewer."""
     return frames[np.linspace(0, len(frames) - 1, count).round().astype(int)]
 
 
@@ -139,18 +141,18 @@ def load_torchscript(path: str, what: str) -> nn.Module:
     return torch.jit.load(path, map_location="cpu").eval()
 
 
-def _fid(jobs: Sequence[Job], settings: QualitySettings) -> dict[str, Any]:
+def _fid(jobs: Sequence[Job], settings: QualitySettings) -> QualityScore:
     network = load_torchscript(settings.fid or "", "a TorchScript Inception-v3")
     device = settings.torch_device()
     return _frechet(jobs, lambda clips: gaussian_of_images(_sampled(clips, settings.frames), network, device))
 
 
-def _fvd(jobs: Sequence[Job], settings: QualitySettings) -> dict[str, Any]:
+def _fvd(jobs: Sequence[Job], settings: QualitySettings) -> QualityScore:
     network = load_torchscript(settings.fvd or "", "a TorchScript I3D")
     return _frechet(jobs, lambda clips: gaussian_of_videos(clips, network, settings.torch_device()))
 
 
-def _frechet(jobs: Sequence[Job], fit: Callable[[Iterable[np.ndarray]], Gaussian]) -> dict[str, Any]:
+def _frechet(jobs: Sequence[Job], fit: Callable[[Iterable[np.ndarray]], Gaussian]) -> QualityScore:
     references = [job.reference for job in jobs if job.reference is not None]
     if len(references) < 2:
         raise ValueError(f"it compares with reference videos, and there are {len(references)}")
@@ -161,10 +163,10 @@ def _frechet(jobs: Sequence[Job], fit: Callable[[Iterable[np.ndarray]], Gaussian
         note += f"; {len(unread)} videos could not be read"
     if min(generated.count, real.count) <= len(real.mean):
         note += "; too few for an unbiased value: compare only runs of the same size"
-    return {"value": frechet_distance(generated, real), "note": note}
+    return QualityScore(frechet_distance(generated, real), note=note)
 
 
-def _clip_score(jobs: Sequence[Job], settings: QualitySettings) -> dict[str, Any]:
+def _clip_score(jobs: Sequence[Job], settings: QualitySettings) -> QualityScore:
     from transformers import CLIPModel, CLIPProcessor
 
     captioned = [job for job in jobs if job.caption]
@@ -184,7 +186,7 @@ def _clip_score(jobs: Sequence[Job], settings: QualitySettings) -> dict[str, Any
     return _mean(scores, len(jobs))
 
 
-def _qalign(jobs: Sequence[Job], settings: QualitySettings) -> dict[str, dict[str, Any]]:
+def _qalign(jobs: Sequence[Job], settings: QualitySettings) -> dict[str, QualityScore]:
     from PIL import Image
     from transformers import AutoModelForCausalLM
 
@@ -209,13 +211,13 @@ def _unit(score: Tensor) -> float:
     return (float(score.float().mean()) - 1) / 4
 
 
-def _mean(scores: Sequence[float], videos: int, source: str = "") -> dict[str, Any]:
+def _mean(scores: Sequence[float], videos: int, source: str = "") -> QualityScore:
     summary = summarise(scores)
     if summary is None:
         raise ValueError("no video could be read")
     few = f"{len(scores)} of {videos} videos; the others cannot be read, or have no caption or reference"
     note = "; ".join(text for text in (source, few if len(scores) < videos else "") if text)
-    return {"value": summary.mean, "low": summary.low, "high": summary.high} | ({"note": note} if note else {})
+    return QualityScore(summary.mean, summary.low, summary.high, note)
 
 
 def _some_frames(jobs: Sequence[Job]) -> Iterable[tuple[Job, np.ndarray]]:
@@ -241,7 +243,7 @@ def _sampled(clips: Iterable[np.ndarray], count: int | None) -> Iterable[np.ndar
 
 
 def _switches(network: nn.Module, **wanted: bool) -> dict[str, bool]:
-    """The arguments asked for if the network's forward takes them all, else none."""
+    """The wanted arguments if the network's forward takes them all, else none."""
     schema = getattr(network.forward, "schema", None)
     names = inspect.signature(network.forward).parameters if schema is None else {a.name for a in schema.arguments}
     return wanted if all(name in names for name in wanted) else {}

@@ -13,8 +13,6 @@ from __future__ import annotations
 
 import importlib
 import json
-import subprocess
-import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol
@@ -23,18 +21,21 @@ import numpy as np
 import torch
 
 from ucpe.evaluation.inputs import read_clip
+from ucpe.files import temporary_folder
 from ucpe.synthesis.curation.flow import DISFlow
 from ucpe.synthesis.curation.gmflow import GMFlow, standing_in
 from ucpe.synthesis.layouts import reduced
+from ucpe.video import VideoError, probe_video
+from ucpe.work import run_program
 
 FRAMES = 8
-"""Frames of a video that networks see."""
+"""Number of frames of a video that networks see."""
 
 HEIGHT = 240
-"""Rows of pixels at which flow is computed."""
+"""Height in pixels at which flow is computed."""
 
 CONSISTENT_PIXELS = 1.0
-"""A pixel counts if the flow there and back again ends this near to it; others are hidden in one of the frames."""
+"""A pixel counts if flow there and back ends less than this many pixels from it; others are hidden in one frame."""
 
 Flow = Callable[[np.ndarray, np.ndarray], np.ndarray]
 """Optical flow (H, W, 2) in pixels from a picture (H, W, 3) uint8 to another."""
@@ -55,7 +56,7 @@ class Metric(Protocol):
 class ShiftTolerantLpips:
     """ST-LPIPS of frames at the same times, AlexNet trunk; 0 is identical."""
 
-    name, source, needs_reference = "ST-LPIPS", "stlpips-pytorch, AlexNet, 8 frames a video", True
+    name, source, needs_reference = "ST-LPIPS", "stlpips-pytorch, AlexNet, 8 frames per video", True
 
     def __init__(self) -> None:
         with standing_in("torchvision", "torchvision.models", "IPython", "torchsummary"):
@@ -89,22 +90,20 @@ class Vmaf:
         self.command = imageio_ffmpeg.get_ffmpeg_exe()
 
     def score(self, video: Path, reference: Path | None) -> float:
-        """Mean over frames; the video is scaled to the size of its reference."""
+        """Mean over frames at the reference's size, paired by number if both videos have as many, else by time."""
         assert reference is not None
-        with tempfile.TemporaryDirectory(prefix="ucpe-vmaf-") as folder:
+        counts = {probe_video(path).frames for path in (video, reference)}
+        clock = f"settb=AVTB,setpts={'N' if len(counts) == 1 else 'PTS-STARTPTS'}"
+        with temporary_folder() as folder:
             steps = (
-                "[0:v]setpts=N[a];[1:v]setpts=N[b];[a][b]scale=rw:rh[c];[1:v]setpts=N[d];"
-                "[c][d]libvmaf=log_fmt=json:log_path=vmaf.json:n_threads=1"
+                f"[0:v]{clock}[a];[1:v]{clock},split[b][c];[a][b]scale=rw:rh:shortest=1[d];"
+                "[d][c]libvmaf=shortest=1:log_fmt=json:log_path=vmaf.json:n_threads=1"
             )
             inputs = ["-i", str(video.resolve()), "-i", str(reference.resolve())]
-            ran = subprocess.run(
-                [self.command, "-nostdin", "-loglevel", "error", *inputs, "-lavfi", steps, "-f", "null", "-"],
-                cwd=folder,
-                capture_output=True,
-                text=True,
-                check=False,
+            ran = run_program(
+                [self.command, "-nostdin", "-loglevel", "error", *inputs, "-lavfi", steps, "-f", "null", "-"], folder
             )
-            log = Path(folder) / "vmaf.json"
+            log = folder / "vmaf.json"
             if ran.returncode or not log.is_file():
                 raise ValueError(f"ffmpeg says: {(ran.stderr.strip().splitlines() or ['nothing'])[-1][:200]}")
             return float(json.loads(log.read_text())["pooled_metrics"]["vmaf"]["mean"])
@@ -123,8 +122,10 @@ class FlowWarp:
         self.flow = flow or DISFlow().plane
 
     def score(self, video: Path, reference: Path | None) -> float:
-        """Mean over pairs of frames."""
+        """Mean over pairs of neighbouring frames."""
         frames = [reduced(frame, HEIGHT) for frame in read_clip(video).frames]
+        if len(frames) < 2:
+            raise VideoError(f"{video}: has one frame, and flow needs two")
         chosen = np.unique(np.linspace(0, len(frames) - 2, 2 * FRAMES).round().astype(int))
         return float(np.mean([warp_difference(frames[i], frames[i + 1], self.flow) for i in chosen]))
 

@@ -12,7 +12,7 @@ from ucpe.lenses import Lens, Pinhole
 from ucpe.lenses.base import pixel_grid
 
 MAX_XFOV = 100.0
-"""Horizontal field of view in degrees at which rectified views are capped (supplement C)."""
+"""Maximum horizontal field of view in degrees of rectified views (supplement C)."""
 
 FAR = 1e6
 """Distance at which rays of a non-central lens are assumed to meet the pinhole's rays."""
@@ -51,7 +51,7 @@ class Rectifier:
 
     @cached_property
     def valid(self) -> np.ndarray:
-        """Which rectified pixels (height, width) the original image shows."""
+        """Mask (height, width) of the rectified pixels that the original image shows."""
         pixels, seen = self._source
         inside = (pixels >= 0.5).all(-1) & (pixels[..., 0] <= self.width - 0.5) & (pixels[..., 1] <= self.height - 0.5)
         return (seen & inside).numpy()
@@ -78,7 +78,7 @@ def rectify_video(
     lens: Lens,  # batch shape () or (N,)
     max_xfov: float = MAX_XFOV,
 ) -> tuple[np.ndarray, Pinhole, np.ndarray]:
-    """Rectified frames (N, H, W, 3), their one pinhole, and which pixels (N, H, W) are seen.
+    """Rectified frames (N, H, W, 3), their common pinhole, and a mask (N, H, W) of the pixels that are seen.
 
     A lens that changes over time is rectified to the narrowest view of all frames, so that one pinhole fits them.
     """

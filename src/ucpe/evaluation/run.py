@@ -3,35 +3,49 @@
 from __future__ import annotations
 
 import importlib.metadata
-import json
 import platform
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from typing_extensions import Unpack
 
 from ucpe.evaluation.estimators import EstimatorChoice
 from ucpe.evaluation.estimators.base import Calibrator, PoseEstimator
 from ucpe.evaluation.inputs import Job
 from ucpe.evaluation.protocols import PROTOCOLS, find_protocol
 from ucpe.evaluation.records import Measuring, measure, record_key, unmeasured
-from ucpe.evaluation.results import FORMAT, Counts, Failure, Floor, Results, Summaries
+from ucpe.evaluation.results import (
+    FORMAT,
+    PARTS,
+    Counts,
+    Failure,
+    Floor,
+    Measured,
+    Metrics,
+    Numbers,
+    Outcome,
+    Part,
+    QualityScore,
+    Results,
+    Summaries,
+    VideoRecord,
+)
 from ucpe.evaluation.statistics import summarise
 from ucpe.files import write_json
 from ucpe.reading import read_json_object
-from ucpe.work import Item, JsonParts, Quarantine, Stage, folder_lock, run
-from ucpe.work.progress import ProgressBar
+from ucpe.work import Item, JsonParts, Quarantine, Stage, WorkArguments, folder_lock, run
 
 EARLY = 0.9
 """Share of its path's duration below which a video is reported as ending early."""
 
 BOOKKEEPING = ("speed",)
-"""Numbers in a record that are no errors; they are averaged but have no worst case."""
+"""Numbers in a record that are not errors; they are averaged but have no worst case."""
 
 NEEDS_UNITS = ("speed", "SpeedErr")
 """Numbers that only some estimators give; they have no worst case unless some video has them."""
@@ -44,30 +58,34 @@ class EvaluationSettings:
     pose: EstimatorChoice | None = field(default_factory=lambda: EstimatorChoice("colmap"))
     calibrator: EstimatorChoice | None = None
     protocol: str = "robust"
-    """Which protocol's numbers are the headline; all are measured and stored."""
+    """Name of the protocol whose numbers are the headline; all protocols are computed and stored."""
+    trusted_references: float = 1.0
+    """Share of the reference videos to compare poses with: those that follow the command best (CamMC)."""
     measuring: Measuring = field(default_factory=Measuring)
     seed: int = 0
-    """Of the bootstrap; each estimator has its own, stored with it."""
+    """Seed of the bootstrap; each estimator has its own, stored with it."""
     label: str = "this run"
     """Name of the method in tables."""
+
+    def __post_init__(self) -> None:
+        if not 0 < self.trusted_references <= 1:
+            raise ValueError(
+                f"the share of reference videos to trust must be above 0 and at most 1, got {self.trusted_references:g}"
+            )
 
 
 def evaluate(
     jobs: Sequence[Job],
     output: str | Path,
     settings: EvaluationSettings | None = None,
-    quality: Callable[[], dict[str, Any]] | None = None,
-    progress: ProgressBar | None = None,
+    quality: Callable[[], dict[str, QualityScore]] | None = None,
     notes: Sequence[str] = (),
-    *,
-    workers: int | None = None,
-    engine: str = "local",
-    retry_failed: bool = False,
+    **work: Unpack[WorkArguments],
 ) -> Results:
-    """Measure all videos and write `results.json` to `output`; what an earlier run with the same settings did is kept.
+    """Measure all videos, write `results.json` to `output` and return the results.
 
-    `quality` computes dataset-level metrics to store beside (see `ucpe.evaluation.quality`), after the videos are
-    measured. `notes` are what a reader must know about the input. Returns the results.
+    What an earlier run with the same settings measured is kept. `quality` computes metrics of all videos together (see
+    `ucpe.evaluation.quality`) once they are measured. `notes` are what a reader must know about the input.
     """
     settings, output = settings or EvaluationSettings(), Path(output)
     find_protocol(settings.protocol)
@@ -76,40 +94,59 @@ def evaluate(
     repeated = [name for name, count in Counter(job.name for job in jobs).items() if count > 1]
     if repeated:
         raise ValueError(f"videos need different names; several are called {repeated[0]!r}")
-    pose, calibrator = _estimators(settings)
+    pose, calibrator = _estimators(settings.pose, settings.calibrator)
+    progress = work.pop("progress", None)
     keys = [record_key(job, pose, calibrator, settings.measuring) for job in jobs]
-    records: dict[str, dict[str, Any]] = {}
+    records: dict[str, VideoRecord] = {}
     with folder_lock(output):
         for done in run(
             Measurement(settings, output / "records"),
             [Item(job.name, job, key) for job, key in zip(jobs, keys)],
-            workers=workers,
-            engine=engine,
             quarantine=Quarantine(output),
-            retry_failed=retry_failed,
-            progress=None,
+            **work,
         ):
-            records[done.item.id] = done.part
-            if progress is not None:
-                progress(Measurement.name, len(records), len(jobs), pace(records.values()))
             if done.reason:
                 asked = (pose, calibrator, settings.measuring)
                 records[done.item.id] = unmeasured(done.item.task, "failed", done.reason, *asked)
+            else:
+                records[done.item.id] = VideoRecord.from_json(done.part)
+            if progress is not None:
+                progress(Measurement.name, len(records), len(jobs), pace(records.values()))
     metrics = {} if quality is None else quality()
     results = assemble([records[job.name] for job in jobs], settings, pose, calibrator, metrics, notes)
     write_json(output / "results.json", results.to_json())
     return results
 
 
-def pace(records: Iterable[dict[str, Any] | None]) -> str:
-    """Seconds a video that each part has taken so far, in words: "pose 24.1 s, calibration 3.0 s each"."""
+def pace(records: Iterable[VideoRecord]) -> str:
+    """Mean seconds per video that each part has taken so far, in words: "pose 24.1 s, calibration 3.0 s each"."""
     taken: dict[str, list[float]] = {}
     for record in records:
-        for part, seconds in ((record or {}).get("seconds") or {}).items():
+        for part, seconds in (record.seconds or {}).items():
             if part != "total":
                 taken.setdefault(part, []).append(seconds)
     each = ", ".join(f"{part} {np.mean(seconds):.1f} s" for part, seconds in taken.items())
     return f"{each} each" if each else ""
+
+
+def without_doubted(records: Sequence[VideoRecord], trusted: float) -> tuple[list[VideoRecord], list[str]]:
+    """Records without comparisons to reference poses that follow the command badly themselves, and a note about it.
+
+    As in the authors' script, CamMC of protocol `released` decides, and the number of trusted videos is rounded down.
+    """
+    if trusted == 1:
+        return list(records), []
+    poses = {record.name: record.reference.pose for record in records if record.reference is not None}
+    errors = {name: part.metrics["released"]["CamMC"] for name, part in poses.items() if part and part.metrics}
+    doubted = sorted(errors, key=lambda name: errors[name])[int(len(errors) * trusted) :]
+    kept = [
+        replace(record, pose=replace(record.pose, against_reference=None))
+        if record.name in doubted and record.pose
+        else record
+        for record in records
+    ]
+    note = f"Poses are compared with {len(errors) - len(doubted)} of {len(errors)} reference videos, those that follow "
+    return kept, [f"{note}the command best (CamMC; --trusted-references {trusted:g})."]
 
 
 class Measurement(Stage):
@@ -122,30 +159,32 @@ class Measurement(Stage):
 
     def setup(self) -> None:
         """Load the estimators."""
-        _estimators(self.settings)
+        _estimators(self.settings.pose, self.settings.calibrator)
 
     def process(self, job: Job) -> dict[str, Any]:
         """Measure one video."""
-        return _measure_one(job, self.settings)
+        estimators = _estimators(self.settings.pose, self.settings.calibrator)
+        return measure(job, *estimators, self.settings.measuring).to_json()
 
 
 def assemble(
-    records: Sequence[dict[str, Any]],
+    records: Sequence[VideoRecord],
     settings: EvaluationSettings,
     pose: PoseEstimator | None,
     calibrator: Calibrator | None,
-    quality: dict[str, dict[str, Any]] | None = None,
+    quality: dict[str, QualityScore] | None = None,
     notes: Sequence[str] = (),
 ) -> Results:
     """Results of a run from the records of its videos."""
-    families = sorted({record["family"] for record in records})
+    records, trust = without_doubted(records, settings.trusted_references)
+    families = sorted({record.family for record in records})
     return Results(
         label=settings.label,
         versions=versions(),
         protocol=settings.protocol,
         protocols={name: asdict(protocol) for name, protocol in PROTOCOLS.items()},
         seed=settings.seed,
-        measuring=asdict(settings.measuring),
+        measuring=asdict(settings.measuring) | ({"trusted_references": settings.trusted_references} if trust else {}),
         estimators={
             "pose": None if pose is None else pose.describe(),
             "calibrator": None if calibrator is None else calibrator.describe(),
@@ -153,30 +192,35 @@ def assemble(
         floors=floors(records, settings, pose, calibrator),
         counts=counts(records),
         failures=failures(records),
-        notes=[*notes, *remarks(records)],
+        notes=[*notes, *trust, *remarks(records)],
         summary=summaries(records, settings),
         families={
-            family: summaries([record for record in records if record["family"] == family], settings)
+            family: summaries([record for record in records if record.family == family], settings)
             for family in families
         },
         quality=quality or {},
-        videos=[without_estimates(record) for record in records],
+        videos=[replace(record, seconds=None).without_estimates() for record in records],
     )
 
 
-def summaries(records: Sequence[dict[str, Any]], settings: EvaluationSettings) -> Summaries:
-    """Summary of every metric: `pose` of the headline protocol, `commanded` and `reference` calibration."""
+def summaries(records: Sequence[Measured], settings: EvaluationSettings) -> Summaries:
+    """Summary of every metric by part (see `Summaries`); poses are those of the headline protocol."""
+
+    def of_protocol(numbers: dict[str, Metrics]) -> Metrics:
+        return numbers[settings.protocol]
+
+    def as_they_are(numbers: Metrics) -> Metrics:
+        return numbers
+
+    poses = [record.pose for record in records if record.pose]
+    calibrations = [record.calibration for record in records if record.calibration]
+    scenes = [record.consistency for record in records if record.consistency]
     parts = {
-        "pose": _metric_values(records, "pose", lambda part: part["metrics"][settings.protocol], settings.protocol),
-        "reference_pose": _metric_values(
-            records,
-            "pose",
-            lambda part: part.get("against_reference", {}).get(settings.protocol, {}),
-            settings.protocol,
-        ),
-        "consistency": _metric_values(records, "consistency", lambda part: part["metrics"]),
-        "commanded": _metric_values(records, "calibration", lambda part: part["metrics"]),
-        "reference": _metric_values(records, "calibration", lambda part: part.get("against_reference", {})),
+        "pose": _metric_values(poses, of_protocol),
+        "reference_pose": _metric_values(poses, of_protocol, against_reference=True),
+        "consistency": _metric_values(scenes, as_they_are),
+        "commanded": _metric_values(calibrations, as_they_are),
+        "reference": _metric_values(calibrations, as_they_are, against_reference=True),
     }
     return {
         part: {
@@ -189,14 +233,14 @@ def summaries(records: Sequence[dict[str, Any]], settings: EvaluationSettings) -
 
 
 def floors(
-    records: Sequence[dict[str, Any]],
+    records: Sequence[VideoRecord],
     settings: EvaluationSettings,
     pose: PoseEstimator | None,
     calibrator: Calibrator | None,
 ) -> dict[str, Floor]:
-    """Each estimator's own error: on the reference videos of this run where there are any, else as shipped with it."""
-    references = [record["reference"] for record in records if record.get("reference", {}).get("status") == "read"]
-    measured = summaries([{"family": "", **reference} for reference in references], settings) if references else None
+    """Each estimator's own error: on the reference videos of this run if it has any, else as shipped with it."""
+    references = [record.reference for record in records if record.reference and record.reference.status == "read"]
+    measured = summaries(references, settings) if references else None
     result: dict[str, Floor] = {}
     shipped = {
         "pose": None if pose is None else pose.floor(settings.protocol),
@@ -211,54 +255,52 @@ def floors(
     return result
 
 
-def counts(records: Sequence[dict[str, Any]]) -> dict[str, Counts]:
+def counts(records: Sequence[VideoRecord]) -> dict[str, Counts]:
     """How many videos were attempted, measured, filtered and failed, for each estimator."""
     result = {}
-    for part in ("pose", "calibration", "consistency"):
-        present = [record[part] for record in records if part in record]
+    for name in PARTS:
+        present = [record.parts[name] for record in records if name in record.parts]
         if present:
-            states = Counter(entry["status"] for entry in present)
-            poses = present if part == "pose" else []
-            result[part] = Counts(
+            states = Counter(part.status for part in present)
+            poses = present if name == "pose" else []
+            result[name] = Counts(
                 attempted=len(present),
                 measured=states["ok"],
                 filtered=states["filtered"],
                 failed=states["failed"],
                 unreadable=states["unreadable"],
-                frames_attempted=sum(entry.get("attempted", 0) for entry in poses),
-                frames_registered=sum(entry.get("registered", 0) for entry in poses),
+                frames_attempted=sum(part.attempted or 0 for part in poses),
+                frames_registered=sum(part.registered or 0 for part in poses),
             )
     return result
 
 
-def failures(records: Sequence[dict[str, Any]]) -> list[Failure]:
-    """Every video, or reference video, that something could not be measured of, and why."""
+def failures(records: Sequence[VideoRecord]) -> list[Failure]:
+    """Everything that could not be measured of a video or its reference video, and why."""
     found = []
     for record in records:
-        reference = record.get("reference", {})
-        parts: dict[str, dict[str, Any]]
-        parts = {name: record[name] for name in ("pose", "calibration", "consistency") if name in record}
-        parts = parts or {"video": record}
-        parts |= {f"reference {name}": reference[name] for name in ("pose", "calibration") if name in reference}
-        parts |= {"reference": reference} if reference else {}
+        outcomes: dict[str, Outcome] = {**record.parts} or {"video": record}
+        if record.reference is not None:
+            outcomes |= {f"reference {name}": part for name, part in record.reference.parts.items()}
+            outcomes["reference"] = record.reference
         found += [
-            Failure(record["name"], name, part["status"], part["reason"])
-            for name, part in parts.items()
-            if part["status"] not in ("ok", "read")
+            Failure(record.name, name, outcome.status, outcome.reason)
+            for name, outcome in outcomes.items()
+            if outcome.status not in ("ok", "read")
         ]
     return found
 
 
-def remarks(records: Sequence[dict[str, Any]]) -> list[str]:
+def remarks(records: Sequence[VideoRecord]) -> list[str]:
     """What a reader must know about videos that were measured, but not like the others."""
     found = []
-    references = sum(record["has_reference"] for record in records)
+    references = sum(record.has_reference for record in records)
     if 0 < references < len(records):
         found.append(f"Only {references} of {len(records)} videos have a reference video.")
     early = [
-        f"{record['name']} after {record['seconds_of_video']:.2f} of {record['seconds_of_path']:.2f} s"
+        f"{record.name} after {record.seconds_of_video:.2f} of {record.seconds_of_path:.2f} s"
         for record in records
-        if record["status"] == "read" and record["seconds_of_video"] < EARLY * record["seconds_of_path"]
+        if record.seconds_of_video is not None and record.seconds_of_video < EARLY * record.seconds_of_path
     ]
     if early:
         found.append(
@@ -266,9 +308,9 @@ def remarks(records: Sequence[dict[str, Any]]) -> list[str]:
             + shortened(early)
             + "."
         )
-    for part, what in (("pose", "pose"), ("calibration", "orientation and lens")):
-        measured = [record[part] for record in records if record.get(part, {}).get("status") == "ok"]
-        rows = [entry["metrics"].get("robust", entry["metrics"]) for entry in measured]
+    poses = [record.pose.metrics["robust"] for record in records if record.pose and record.pose.metrics]
+    lenses = [record.calibration.metrics for record in records if record.calibration and record.calibration.metrics]
+    for rows, what in ((poses, "pose"), (lenses, "orientation and lens")):
         counts = Counter(name for row in rows for name in row if not name.endswith(("_sum", "_mean")))
         missing = [f"{name} {count}" for name, count in sorted(counts.items()) if count < len(rows)]
         if missing:
@@ -280,7 +322,7 @@ def remarks(records: Sequence[dict[str, Any]]) -> list[str]:
 
 
 def shortened(names: Sequence[str], most: int = 5) -> str:
-    """Names as a list, cut after the first few."""
+    """Names as a list, cut after the first `most`."""
     rest = [f"and {len(names) - most} more"] if len(names) > most else []
     return ", ".join([*names[:most], *rest])
 
@@ -311,31 +353,22 @@ def load_results(path: str | Path) -> Results:
     try:
         return Results.from_json(content)
     except (KeyError, TypeError, AttributeError) as error:
-        raise ValueError(f"{path}: not whole results of `ucpe evaluate` ({error!r})") from None
+        raise ValueError(f"{path}: not complete results of `ucpe evaluate` ({error!r})") from None
 
 
-def load_record(output: str | Path, name: str) -> dict[str, Any]:
+def load_record(output: str | Path, name: str) -> VideoRecord:
     """Everything measured of one video, estimates included."""
-    return json.loads(JsonParts(Path(output) / "records").file(Item(name)).read_text(encoding="utf-8"))["part"]
-
-
-def without_estimates(record: dict[str, Any]) -> dict[str, Any]:
-    """A record without estimates (they stay in its own file) and times (they differ between runs)."""
-    kept = {name: value for name, value in record.items() if name != "seconds"}
-    for part in ("pose", "calibration"):
-        if part in kept:
-            kept[part] = {name: value for name, value in kept[part].items() if name != "estimate"}
-    return kept
+    path = JsonParts(Path(output) / "records").file(Item(name))
+    return VideoRecord.from_json(read_json_object(path)["part"])
 
 
 def _metric_values(
-    records: Sequence[dict[str, Any]], part: str, metrics_of: Callable[[Any], dict[str, float]], protocol: str = ""
+    parts: Sequence[Part[Numbers, Any]], metrics_of: Callable[[Numbers], Metrics], against_reference: bool = False
 ) -> dict[str, tuple[list[float], list[float]]]:
-    """For every metric the measured values, and the uninformed values of the videos that failed."""
-    entries = [record[part] for record in records if part in record]
-    measured = [metrics_of(entry) for entry in entries if entry["status"] == "ok"]
-    uninformed = [entry["uninformed"] for entry in entries if entry["status"] != "ok"]
-    uninformed = [entry[protocol] if protocol else entry for entry in uninformed]
+    """The measured values of every metric, and the uninformed values of the videos that failed."""
+    numbers = [part.against_reference if against_reference else part.metrics for part in parts]
+    measured = [metrics_of(found) for found in numbers if found]
+    uninformed = [metrics_of(part.uninformed) for part in parts if part.uninformed]
     names = sorted({name for row in measured or uninformed for name in row})
     names = names if measured else [name for name in names if name not in NEEDS_UNITS]
     return {
@@ -347,16 +380,8 @@ def _metric_values(
     }
 
 
-def _measure_one(job: Job, settings: EvaluationSettings) -> dict[str, Any]:
-    return measure(job, *_estimators(settings), settings.measuring)
-
-
-def _estimators(settings: EvaluationSettings) -> tuple[PoseEstimator | None, Calibrator | None]:
-    return _cached_estimators(settings.pose, settings.calibrator)
-
-
 @cache
-def _cached_estimators(
+def _estimators(
     pose: EstimatorChoice | None, calibrator: EstimatorChoice | None
 ) -> tuple[PoseEstimator | None, Calibrator | None]:
     return (

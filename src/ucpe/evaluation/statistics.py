@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 RESAMPLES = 2000
-"""Bootstrap resamples behind an interval."""
+"""Number of bootstrap resamples behind an interval."""
 
 LEVEL = 0.95
 """Coverage of an interval."""
@@ -19,23 +19,23 @@ class Summary:
     """A metric over videos."""
 
     mean: float | None
-    """Over the videos that could be measured; None if there is none."""
+    """Mean over the videos that could be measured; None if there is none."""
     low: float | None
     high: float | None
     """95 % bootstrap interval of that mean; None for fewer than two videos, which say nothing about their spread."""
     median: float | None
     count: int
-    """Videos that could be measured."""
+    """Number of videos that could be measured."""
     failures: int
     worst_case: float
     """Mean over all attempted videos where a failure counts as the worst case."""
 
 
 def summarise(values: Sequence[float], worst: Sequence[float] = (), seed: int = 0) -> Summary | None:
-    """Summary of a metric over the videos measured and those that failed, whose worst-case values are given.
+    """Summary of a metric over the measured `values` and the failed videos, given their `worst` values.
 
-    A failure counts as its own worst-case value or the largest value measured, whichever is larger; values for which
-    more is better must be negated by the caller. None if there is no video at all.
+    A failure counts as its own worst value or the largest measured value, whichever is larger; values for which more is
+    better must be negated by the caller. None if there is no video at all.
     """
     measured = np.asarray(values, np.float64)
     if len(measured) + len(worst) == 0:

@@ -27,7 +27,7 @@ SLACK = 1.001
 
 @dataclass(frozen=True)
 class ModelFacts:
-    """What a model's folder says of it without its weights; of a model that is not on this disk, what Wan is."""
+    """What a model's folder says without its weights; for a model that is not on this disk, the facts of Wan."""
 
     defaults: Defaults = field(default_factory=Defaults)
     temporal_stride: int | None = 4

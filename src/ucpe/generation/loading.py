@@ -54,9 +54,9 @@ def load_model(
 
 
 def find_model(model: str | Path | None, **hub: Any) -> Path:
-    """Folder of the model meant: itself, the bundled desk model's for None, or the small files that the hub has of it.
+    """Folder of a model: the one given, or the bundled desk model's for None.
 
-    Those are all but the weights of the model: its configurations, defaults and adapters.
+    Of a model on the hub it holds all but the weights: configurations, defaults and adapters.
     """
     if model is None:
         if not desk.WEIGHTS.is_dir():

@@ -6,20 +6,17 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 
-from ucpe.encodings import lat_up_map
-from ucpe.encodings.latitudes import latitude_lines
 from ucpe.figures import new_figure, save_figure
 from ucpe.generation.pipeline import CameraVideo
-from ucpe.lenses import Lens
+from ucpe.pages.drawings import overlay
 from ucpe.trajectories import Trajectory
 
-SHOWN = 5
-HORIZON, LINES = "#ffd400", "#ffffff"
+SHOWN, PIXELS = 5, 272
+"""Frames of a video in its row, and pixels across each."""
 
 
-def preview_sheet(videos: list[CameraVideo], path: str | Path, overlay: bool = True) -> None:
+def preview_sheet(videos: list[CameraVideo], path: str | Path) -> None:
     """Write a PNG with one row per video: frames under commanded latitudes and up arrows, and the path from above."""
     height, width = videos[0].frames.shape[1:3]
     tall = (2.6 * height / width + 0.42) * len(videos) + 0.1
@@ -29,32 +26,13 @@ def preview_sheet(videos: list[CameraVideo], path: str | Path, overlay: bool = T
     for row, video in zip(grid, videos):
         chosen = np.linspace(0, len(video.frames) - 1, SHOWN).round().astype(int)
         for axes, index in zip(row, chosen):
-            axes.imshow(video.frames[index], extent=(0, width, height, 0), interpolation="bicubic")
-            if overlay:
-                draw_latitudes(axes, video.camera.lens_at(index), video.camera.c2w[index], height, width)
+            axes.imshow(overlay(video.frames[index], video.camera[int(index)], PIXELS), interpolation="nearest")
             axes.set_axis_off()
         row[0].set_title(
             f"{video.prompt}   ·   {_camera_words(video.camera, height, width)}", fontsize=8, loc="left", pad=4
         )
         draw_path(row[-1], video.camera)
     save_figure(figure, path, dpi=110)
-
-
-def draw_latitudes(axes: Any, lens: Lens, c2w: torch.Tensor, height: int, width: int, arrows: bool = True) -> None:
-    """Draw latitude lines (the horizon thick) and up arrows of a camera (4, 4) over an image on matplotlib axes."""
-    for level, pieces in latitude_lines(lens, c2w, height, width).items():
-        for piece in pieces:
-            axes.plot(*piece.T, color=LINES if level else HORIZON, linewidth=0.5 if level else 1.6, clip_on=True)
-    axes.set_xlim(0, width)
-    axes.set_ylim(height, 0)
-    if not arrows:
-        return
-    rows, columns = 4, max(4, round(4 * width / height))
-    up = lat_up_map(lens, c2w[None].double(), rows, columns)[0]
-    across, down = np.meshgrid((np.arange(columns) + 0.5) * width / columns, (np.arange(rows) + 0.5) * height / rows)
-    axes.quiver(
-        across, down, up[..., 0], -up[..., 1], color=LINES, alpha=0.75, pivot="tail", scale=22, width=0.004, headwidth=4
-    )  # fmt: skip
 
 
 def draw_path(axes: Any, camera: Trajectory) -> None:

@@ -17,10 +17,11 @@ from ucpe.generation.loading import find_adapters, find_model
 from ucpe.generation.options import Sampling, Setup
 from ucpe.generation.setup import split_lora
 from ucpe.generation.vocabulary import UnknownWords
-from ucpe.lenses.files import lens_from_dict
+from ucpe.lenses.files.native import lens_from_dict
 from ucpe.reading import inside, open_image, read_json_object, read_yaml
 from ucpe.trajectories import Trajectory
-from ucpe.trajectories.formats import is_demo, read_released_list
+from ucpe.trajectories.formats import is_demo
+from ucpe.trajectories.formats.captioned import read_released_list
 from ucpe.trajectories.rotations import pose_matrix
 
 if TYPE_CHECKING:

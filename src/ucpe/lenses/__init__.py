@@ -2,11 +2,13 @@
 
 from ucpe.lenses.base import Lens, Rays, pixel_grid, stack_lenses
 from ucpe.lenses.families import FAMILIES, LensFamily, lens_family, sample_lens
-from ucpe.lenses.files import lens_from_dict, load_lens, save_lens
+from ucpe.lenses.files import load_lens, save_lens
+from ucpe.lenses.files.native import lens_from_dict
 from ucpe.lenses.fisheye import (
     Division,
     Equidistant,
     Equisolid,
+    FieldOfView,
     KannalaBrandt,
     Orthographic,
     RadialLens,
@@ -32,6 +34,7 @@ __all__ = [
     "Equidistant",
     "Equirectangular",
     "Equisolid",
+    "FieldOfView",
     "KannalaBrandt",
     "Lens",
     "LensFamily",

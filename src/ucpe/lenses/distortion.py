@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from abc import abstractmethod
 
 import torch
 from torch import Tensor
@@ -25,27 +24,19 @@ CHUNK = 1 << 15
 """Pixels searched at a time, few enough for the processor's cache."""
 
 
-class DistortedLens(PlanarLens):
-    """An ideal lens followed by Brown-Conrady distortion of its image plane."""
-
-    @abstractmethod
-    def ideal_to_plane(self, points: Tensor) -> tuple[Tensor, Tensor]:
-        """Undistorted plane coordinates (*batch, ..., 2) of points (*batch, ..., 3), and which are visible."""
-
-    @abstractmethod
-    def ideal_from_plane(self, plane: Tensor) -> tuple[Tensor, Tensor]:
-        """Unit directions (*batch, ..., 3) of undistorted plane coordinates, and which have a ray."""
+class Distorted(PlanarLens):
+    """Brown-Conrady distortion of the image plane of the lens that is named after it among the base classes."""
 
     def to_plane(self, points: Tensor) -> tuple[Tensor, Tensor]:
         """Plane coordinates (*batch, ..., 2) of camera-frame points (*batch, ..., 3), and which are visible."""
-        plane, seen = self.ideal_to_plane(points)
+        plane, seen = super().to_plane(points)  # type: ignore[safe-super]
         plane, one_to_one = self._distortion.apply(torch.where(seen[..., None], plane, torch.zeros_like(plane)))
         return plane, seen & one_to_one
 
     def from_plane(self, plane: Tensor) -> tuple[Tensor, Tensor]:
         """Unit directions (*batch, ..., 3) of plane coordinates (*batch, ..., 2), and which have a ray."""
         plane, reachable = self._distortion.invert(plane)
-        directions, seen = self.ideal_from_plane(plane)
+        directions, seen = super().from_plane(plane)  # type: ignore[safe-super]
         return directions, reachable & seen
 
     def max_xfov(self) -> Tensor:

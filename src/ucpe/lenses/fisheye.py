@@ -150,6 +150,36 @@ class Division(RadialLens):
         return self._spread(self._solved["limit"], like)
 
 
+class FieldOfView(RadialLens):
+    """radius = atan(k tan(angle)) / k: the FOV (ATAN) model of Devernay and Faugeras; never more than 180 degrees."""
+
+    kind = "field_of_view"
+    max_angle = math.pi / 2
+    ranges: ClassVar = {"k": (1e-4, math.inf)}
+
+    def __init__(self, xfov: Parameter | None = None, k: Parameter = 1.0, **scale: Any):
+        PlanarLens.__init__(self, {"k": k}, xfov=xfov, **scale)
+
+    @classmethod
+    def from_omega(cls, omega: float, fx: float, fy: float, **scale: Any) -> FieldOfView:
+        """The lens as files give it: omega in radians, for which k = 2 tan(omega / 2), and focal lengths over omega."""
+        k = max(abs(2 * math.tan(omega / 2)), 1e-4)
+        slope = k / max(abs(omega), 1e-4)
+        return cls(k=k, fx=fx * slope, fy=fy * slope, **scale)
+
+    def radius(self, angle: Tensor) -> Tensor:
+        """Plane radius (*batch, ...) of angles in radians."""
+        k = self._parameter("k", angle)
+        return torch.atan2(k * angle.sin(), angle.cos()) / k
+
+    def angle(self, radius: Tensor) -> tuple[Tensor, Tensor]:
+        """Angle in radians (*batch, ...) of plane radii, and which have one."""
+        k = self._parameter("k", radius)
+        valid = k * radius < math.pi / 2
+        bent = torch.where(valid, k * radius, torch.zeros_like(radius))
+        return torch.atan2(bent.sin(), k * bent.cos()), valid
+
+
 class PolynomialLens(RadialLens):
     """radius = angle (1 + c1 s + c2 s^2 + ...) with s = angle^step, up to the angle at which it stops growing."""
 

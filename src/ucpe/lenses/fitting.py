@@ -125,9 +125,7 @@ class _Fit:
         names = model(fx=1.0, width=width, height=height).model_parameters
         self.names = [name for name in names if not (symmetric and name in TANGENTIAL)]
         scale = [(1e-3, math.inf)] * 2 + [(-math.inf, math.inf)] * 2
-        ranges = scale[: 1 if self.centred else 4] + [
-            model.ranges.get(name, (-math.inf, math.inf)) for name in self.names
-        ]
+        ranges = scale[: 1 if self.centred else 4] + [self._range(name) for name in self.names]
         self.low, self.high = torch.tensor(ranges, dtype=torch.float64).T
 
     def best(self) -> LensFit:

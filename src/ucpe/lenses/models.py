@@ -10,6 +10,7 @@ from ucpe.lenses.fisheye import (
     Division,
     Equidistant,
     Equisolid,
+    FieldOfView,
     KannalaBrandt,
     Orthographic,
     RadialPolynomial,
@@ -31,6 +32,7 @@ MODELS: dict[str, Any] = {
         KannalaBrandt,
         RadialPolynomial,
         Division,
+        FieldOfView,
         Equidistant,
         Equisolid,
         Stereographic,
@@ -41,7 +43,10 @@ MODELS: dict[str, Any] = {
 }
 """Lens classes by the name written to files."""
 
-USUAL_XFOV = {**dict.fromkeys(("pinhole", "brown_conrady", "ucm", "mei", "division"), 100.0), "orthographic": 170.0}
+USUAL_XFOV = {
+    **dict.fromkeys(("pinhole", "brown_conrady", "ucm", "mei", "division", "field_of_view"), 100.0),
+    "orthographic": 170.0,
+}
 """Field of view in degrees of a lens named without one; 180 for the rest."""
 
 

@@ -9,12 +9,35 @@ import torch
 from torch import Tensor
 
 from ucpe.lenses.base import Parameter
-from ucpe.lenses.distortion import DistortedLens
+from ucpe.lenses.distortion import Distorted
 from ucpe.lenses.numerics import norm, safe_divide, safe_sqrt
 from ucpe.lenses.planar import PlanarLens
 
 
-class UCM(PlanarLens):
+class Sphere(PlanarLens):
+    """The plane of a unit sphere seen from `xi` behind its centre."""
+
+    ranges: ClassVar = {"xi": (0.0, math.inf)}
+
+    def to_plane(self, points: Tensor) -> tuple[Tensor, Tensor]:
+        """Plane coordinates (*batch, ..., 2) of camera-frame points (*batch, ..., 3), and which are visible."""
+        z = points[..., 2]
+        xi = self._parameter("xi", z)
+        distance, nonzero = safe_sqrt((points * points).sum(-1))
+        depth = z + xi * distance
+        valid = nonzero & (depth > 0) & (z * xi.clamp(min=1) > -distance)
+        return safe_divide(points[..., :2], depth[..., None], valid[..., None]), valid
+
+    def from_plane(self, plane: Tensor) -> tuple[Tensor, Tensor]:
+        """Unit directions (*batch, ..., 3) of plane coordinates (*batch, ..., 2), and which have a ray."""
+        squared = (plane * plane).sum(-1)
+        xi = self._parameter("xi", squared)
+        root, valid = safe_sqrt(1 + (1 - xi * xi) * squared)
+        direction = torch.cat([(xi + root)[..., None] * plane, (root - xi * squared)[..., None]], dim=-1)
+        return direction / (1 + squared)[..., None], valid
+
+
+class UCM(Sphere):
     """Unified camera model: a unit sphere seen from `xi` behind its centre; xi = 0 is a pinhole.
 
     Unprojection is the exact inverse of the paper's projection (its printed one is not; see docs/errata.md).
@@ -24,25 +47,15 @@ class UCM(PlanarLens):
     """
 
     kind = "ucm"
-    ranges: ClassVar = {"xi": (0.0, math.inf)}
 
     def __init__(self, xfov: Parameter | None = None, xi: Parameter = 0.0, **scale: Any):
         super().__init__({"xi": xi}, xfov=xfov, **scale)
 
-    def to_plane(self, points: Tensor) -> tuple[Tensor, Tensor]:
-        """Plane coordinates (*batch, ..., 2) of camera-frame points (*batch, ..., 3), and which are visible."""
-        return _ucm_to_plane(points, self._parameter("xi", points[..., 0]))
 
-    def from_plane(self, plane: Tensor) -> tuple[Tensor, Tensor]:
-        """Unit directions (*batch, ..., 3) of plane coordinates (*batch, ..., 2), and which have a ray."""
-        return _ucm_from_plane(plane, self._parameter("xi", plane[..., 0]))
-
-
-class Mei(DistortedLens):
+class Mei(Distorted, Sphere):
     """UCM with a Brown-Conrady stage on its image plane: OpenCV's `omnidir`, Kalibr's `omni` + `radtan`."""
 
     kind = "mei"
-    ranges: ClassVar = {"xi": (0.0, math.inf)}
 
     def __init__(
         self,
@@ -55,14 +68,6 @@ class Mei(DistortedLens):
         **scale: Any,
     ):
         super().__init__({"xi": xi, "k1": k1, "k2": k2, "p1": p1, "p2": p2}, xfov=xfov, **scale)
-
-    def ideal_to_plane(self, points: Tensor) -> tuple[Tensor, Tensor]:
-        """Undistorted plane coordinates (*batch, ..., 2) of points (*batch, ..., 3), and which are visible."""
-        return _ucm_to_plane(points, self._parameter("xi", points[..., 0]))
-
-    def ideal_from_plane(self, plane: Tensor) -> tuple[Tensor, Tensor]:
-        """Unit directions (*batch, ..., 3) of undistorted plane coordinates, and which have a ray."""
-        return _ucm_from_plane(plane, self._parameter("xi", plane[..., 0]))
 
 
 class EUCM(PlanarLens):
@@ -124,21 +129,6 @@ class DoubleSphere(PlanarLens):
         direction = torch.cat([stretch[..., None] * plane, (stretch * z - xi)[..., None]], dim=-1)
         direction = direction / norm(direction)[..., None]
         return direction, inside & real & (direction[..., 2] > _lowest_z(xi, alpha))
-
-
-def _ucm_to_plane(points: Tensor, xi: Tensor) -> tuple[Tensor, Tensor]:
-    z = points[..., 2]
-    distance, nonzero = safe_sqrt((points * points).sum(-1))
-    depth = z + xi * distance
-    valid = nonzero & (depth > 0) & (z * xi.clamp(min=1) > -distance)
-    return safe_divide(points[..., :2], depth[..., None], valid[..., None]), valid
-
-
-def _ucm_from_plane(plane: Tensor, xi: Tensor) -> tuple[Tensor, Tensor]:
-    squared = (plane * plane).sum(-1)
-    root, valid = safe_sqrt(1 + (1 - xi * xi) * squared)
-    direction = torch.cat([(xi + root)[..., None] * plane, (root - xi * squared)[..., None]], dim=-1)
-    return direction / (1 + squared)[..., None], valid
 
 
 def _lowest_z(xi: Tensor, alpha: Tensor) -> Tensor:

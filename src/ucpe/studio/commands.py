@@ -17,7 +17,8 @@ def shell_lines(
     generate = ["ucpe", "generate", shot.prompt, *camera, "--seed", str(shot.seed)]
     for name, value in _settings(shot, image, model, adapter).items():
         generate += [f"--{name}", f"{value:g}" if isinstance(value, float) else str(value)]
-    return "\n".join(shlex.join(line) for line in (["ucpe", "render", scene, *camera, *size], generate))
+    render = ["ucpe", "render", scene, *camera, *size, "--output", "commanded.mp4"]
+    return "\n".join(shlex.join(line) for line in (render, generate))
 
 
 def python_lines(

@@ -3,12 +3,12 @@ export default {
   template: `
     <div class="compare">
       <figure>
-        <div class="stage"><video ref="made" :src="made" :style="shape" controls loop muted playsinline :aria-label="label"></video>
+        <div class="stage"><video ref="made" :src="made" :style="shape" controls loop muted playsinline preload="auto" :aria-label="label"></video>
           <svg :viewBox="box" preserveAspectRatio="none" aria-hidden="true"><path class="horizon" :d="line"></path></svg></div>
         <figcaption>generated</figcaption>
       </figure>
       <figure>
-        <div class="stage"><video ref="commanded" :src="commanded" :style="shape" loop muted playsinline tabindex="-1"
+        <div class="stage"><video ref="commanded" :src="commanded" :style="shape" loop muted playsinline preload="auto" tabindex="-1"
             aria-label="What was commanded"></video>
           <svg :viewBox="box" preserveAspectRatio="none" aria-hidden="true"><path class="horizon" :d="line"></path></svg></div>
         <figcaption>commanded</figcaption>
@@ -26,6 +26,7 @@ export default {
       if (!made || !commanded) return;
       const frame = Math.min(Math.floor(made.currentTime * this.fps + 0.01), this.lines.length - 1);
       this.line = this.lines[frame] || "";
+      if (made.paused !== commanded.paused) made.paused ? commanded.pause() : commanded.play();
       if (Math.abs(commanded.currentTime - made.currentTime) > 0.6 / this.fps && !commanded.seeking) {
         commanded.currentTime = made.currentTime;
       }

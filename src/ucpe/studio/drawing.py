@@ -22,8 +22,8 @@ from ucpe.trajectories.keyframes import unwrapped
 ARROW_ROWS = 4
 MAX_FRUSTA = 14
 
-ABOVE_LENS = Pinhole(xfov=55.0)
-"""Lens of the view of the path from outside."""
+ABOVE_LENS, ABOVE_HEIGHT, ABOVE_WIDTH = Pinhole(xfov=55.0), 380, 560
+"""Lens and size of the view of the path from outside."""
 
 GRAPHS = ("pitch", "yaw", "roll", "speed", "field of view")
 GRAPH_WIDTH, GRAPH_HEIGHT, GRAPH_LEFT, GRAPH_RIGHT, KEY_ROW = 800, 42, 92, 64, 22
@@ -84,17 +84,18 @@ class Orbit:
         """Seen from nearer by a factor."""
         return replace(self, distance=min(max(self.distance / factor, 0.3), 200.0))
 
-    def project(self, points: np.ndarray, height: int, width: int) -> tuple[np.ndarray, np.ndarray]:
+    def project(self, points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Pixels (..., 2) of world points (..., 3), and which lie in front."""
         c2w = self.key().pose().numpy()
-        pixels, valid = ABOVE_LENS.project(torch.from_numpy((points - c2w[:3, 3]) @ c2w[:3, :3]), height, width)
+        seen = torch.from_numpy((points - c2w[:3, 3]) @ c2w[:3, :3])
+        pixels, valid = ABOVE_LENS.project(seen, ABOVE_HEIGHT, ABOVE_WIDTH)
         return pixels.numpy(), valid.numpy()
 
-    def on_level(self, x: float, y: float, level: float, height: int, width: int) -> np.ndarray | None:
+    def on_level(self, x: float, y: float, level: float) -> np.ndarray | None:
         """The point (3,) of the horizontal plane y = level under a pixel; None above the horizon."""
         c2w = self.key().pose().numpy()
         pixel = torch.tensor([x, y], dtype=torch.float64)
-        direction = c2w[:3, :3] @ ABOVE_LENS.unproject(pixel, height, width).directions.numpy()
+        direction = c2w[:3, :3] @ ABOVE_LENS.unproject(pixel, ABOVE_HEIGHT, ABOVE_WIDTH).directions.numpy()
         distance = (level - c2w[1, 3]) / direction[1] if abs(direction[1]) > 1e-9 else -1
         return c2w[:3, 3] + distance * direction if 0 < distance < 500 else None
 
@@ -108,20 +109,21 @@ def around(shot: Shot) -> Orbit:
 
 
 def path_svg(
-    shot: Shot, frame: int, selected: int | None, orbit: Orbit, height: int, width: int, floor: float | None
+    shot: Shot, now: tuple[Lens, torch.Tensor], frame: int, selected: int | None, orbit: Orbit, floor: float | None
 ) -> str:
-    """The path with its keyframes and frusta, seen from outside; `floor` is the y of a grid to draw."""
-    parts = [] if floor is None else [_grid(orbit, floor, height, width)]
+    """The path with its keyframes and frusta, and the camera now, from outside; `floor` is the y of a grid to draw."""
+    parts = [] if floor is None else [_grid(orbit, floor)]
     positions = shot.camera.positions.numpy()
-    parts.append(f'<path class="path" d="{_seen_path(orbit, [positions], height, width)}"/>')
+    parts.append(f'<path class="path" d="{_seen_path(orbit, [positions])}"/>')
     keys = [round(key.frame) for key in shot.keys]
     drawn = keys if len(keys) <= MAX_FRUSTA else np.linspace(0, shot.last_frame, MAX_FRUSTA).round().astype(int)
     size = 0.35 * orbit.distance / 4
     for number in drawn:
         if number != frame:
-            parts.append(_frustum(shot, int(number), orbit, size, height, width, "frustum"))
-    parts.append(_frustum(shot, frame, orbit, size, height, width, "frustum now"))
-    places, seen = orbit.project(np.array([key.position for key in shot.keys]), height, width)
+            camera = shot.lens_at(int(number)), shot.camera.c2w[int(number)]
+            parts.append(_frustum(shot, camera, orbit, size, "frustum"))
+    parts.append(_frustum(shot, now, orbit, size, "frustum now"))
+    places, seen = orbit.project(np.array([key.position for key in shot.keys]))
     for index, ((x, y), visible) in enumerate(zip(places, seen)):
         if visible:
             chosen = " chosen" if index == selected else ""
@@ -129,21 +131,19 @@ def path_svg(
     return "".join(parts)
 
 
-def key_under(shot: Shot, orbit: Orbit, x: float, y: float, height: int, width: int, reach: float = 16) -> int | None:
+def key_under(shot: Shot, orbit: Orbit, x: float, y: float, reach: float = 22) -> int | None:
     """Index of the keyframe nearest to a pixel of the view from outside, if one is near."""
-    places, seen = orbit.project(np.array([key.position for key in shot.keys]), height, width)
+    places, seen = orbit.project(np.array([key.position for key in shot.keys]))
     away = np.where(seen, np.linalg.norm(places - [x, y], axis=1), np.inf)
     return int(away.argmin()) if away.min() <= reach else None
 
 
-def _frustum(shot: Shot, frame: int, orbit: Orbit, size: float, height: int, width: int, style: str) -> str:
-    lens = shot.lens_at(frame).to_dict()
-    border, corners, rings = _frustum_shape(json.dumps(lens), shot.height, shot.width)
-    c2w = shot.camera.c2w[frame].numpy()
-
+def _frustum(shot: Shot, camera: tuple[Lens, torch.Tensor], orbit: Orbit, size: float, style: str) -> str:
+    border, corners, rings = _frustum_shape(json.dumps(camera[0].to_dict()), shot.height, shot.width)
+    c2w = camera[1].numpy()
     lines = [border, *rings, *(np.stack([np.zeros(3), corner]) for corner in corners)]
     placed = [size * line @ c2w[:3, :3].T + c2w[:3, 3] for line in lines]
-    return f'<path class="{style}" d="{_seen_path(orbit, placed, height, width)}"/>'
+    return f'<path class="{style}" d="{_seen_path(orbit, placed)}"/>'
 
 
 @lru_cache(maxsize=256)
@@ -156,26 +156,26 @@ def _frustum_shape(lens: str, height: int, width: int) -> tuple[np.ndarray, np.n
     return shape.border.numpy()[::4], shape.corners.numpy(), [shape.row.numpy(), column]
 
 
-def _grid(orbit: Orbit, floor: float, height: int, width: int, reach: int = 8) -> str:
+def _grid(orbit: Orbit, floor: float, reach: int = 8) -> str:
     along = np.linspace(-reach, reach, 33)
     lines = []
     for offset in range(-reach, reach + 1):
         lines.append(np.stack([along, np.full_like(along, floor), np.full_like(along, offset)], -1))
         lines.append(np.stack([np.full_like(along, offset), np.full_like(along, floor), along], -1))
-    return f'<path class="grid" d="{_seen_path(orbit, lines, height, width)}"/>'
+    return f'<path class="grid" d="{_seen_path(orbit, lines)}"/>'
 
 
-def _seen_path(orbit: Orbit, lines: Sequence[np.ndarray], height: int, width: int) -> str:
+def _seen_path(orbit: Orbit, lines: Sequence[np.ndarray]) -> str:
     """What is seen of lines (K, 3) in the world, as one SVG path."""
-    pixels, seen = orbit.project(np.concatenate(lines), height, width)
-    seen &= (np.abs(pixels) < 10 * width).all(-1)
+    pixels, seen = orbit.project(np.concatenate(lines))
+    seen &= (np.abs(pixels) < 10 * ABOVE_WIDTH).all(-1)
     joined = seen[:-1] & seen[1:]
     joined[np.cumsum([len(line) for line in lines[:-1]], dtype=int) - 1] = False
     return "".join(_path(pixels[start : stop + 1]) for start, stop in runs(joined))
 
 
 def _path(points: np.ndarray) -> str:
-    return "M" + "L".join(f"{x:.1f} {y:.1f}" for x, y in points)
+    return "M" + " ".join(map(str, points.round(1).ravel().tolist()))
 
 
 @dataclass(frozen=True)
@@ -223,9 +223,9 @@ def graphs_svg(shot: Shot, curves: Curves, frame: int, selected: int | None) -> 
         points = np.stack([[graph_x(shot, number) for number in range(shot.frames)], y], -1)
         unit = "/s" if name == "speed" else "°"
         parts.append(f'<path class="rule" d="M{GRAPH_LEFT} {top}H{width - GRAPH_RIGHT}"/>')
-        parts.append(f'<text class="name" x="0" y="{top + GRAPH_HEIGHT / 2 + 4}">{name}</text>')
         if len(points) > 1:
             parts.append(f'<path class="curve" d="{_path(points)}"/>')
+        parts.append(f'<text class="name" x="0" y="{top + GRAPH_HEIGHT / 2 + 4}">{name}</text>')
         now = points[min(frame, len(points) - 1)]
         parts.append(f'<circle class="point" cx="{now[0]:.1f}" cy="{now[1]:.1f}" r="3.5"/>')
         digits, value = 2 if name == "speed" else 1, float(values[min(frame, len(values) - 1)])
@@ -242,11 +242,11 @@ def graphs_svg(shot: Shot, curves: Curves, frame: int, selected: int | None) -> 
 
 def key_over(shot: Shot, x: float, y: float) -> int | None:
     """Index of the keyframe whose mark above the graphs is at a place."""
-    if y > KEY_ROW + 4:
+    if y > KEY_ROW + 8:
         return None
     away = [abs(graph_x(shot, key.frame) - x) for key in shot.keys]
     nearest = int(np.argmin(away))
-    return nearest if away[nearest] <= 12 else None
+    return nearest if away[nearest] <= 20 else None
 
 
 def horizon_lines(camera: Trajectory, height: int, width: int) -> list[str]:

@@ -114,7 +114,7 @@ def insert_move(shot: Shot, move: str, frame: int = 0, **amounts: float) -> Shot
 
 
 def open_path(shot: Shot, camera: Trajectory, tolerance: float = 0.0) -> Shot:
-    """The path, lens and frame rate of a trajectory, to within a tolerance (0: the same cameras) in few keyframes."""
+    """A trajectory's path, lens and frame rate in few keyframes, off by at most a tolerance (0: the same cameras)."""
     keys = keys_of(Trajectory(camera.c2w.double(), camera.lens, 1.0), tolerance, "smooth" if tolerance else "linear")
     return replace(shot, keys=tuple(keys), frames=len(camera), fps=camera.fps)
 
@@ -122,11 +122,14 @@ def open_path(shot: Shot, camera: Trajectory, tolerance: float = 0.0) -> Shot:
 def simplify(shot: Shot, tolerance: float) -> Shot:
     """Fewer keyframes on nearly the same path."""
     camera = Trajectory(shot.camera.c2w, shot.camera.lens, 1.0)
-    return replace(shot, keys=tuple(keys_of(camera, tolerance, "smooth")))
+    keys = keys_of(camera, tolerance, "smooth")
+    if len(keys) >= len(shot.keys):
+        raise ValueError(f"no fewer keyframes stay within {tolerance:g} of this path: let it be off by more")
+    return replace(shot, keys=tuple(keys))
 
 
 def keys_of(camera: Trajectory, tolerance: float, easing: str, first: int = 0, yaw: float | None = None) -> list[Key]:
-    """Keyframes of a trajectory of one frame per second, from frame number `first` on, its first yaw as given."""
+    """Keyframes of a trajectory of one frame per second; they begin at frame `first`, within half a turn of `yaw`."""
     found = find_keyframes(camera, tolerance, easing)
     turns = 0 if yaw is None else 360 * round((yaw - found[0].yaw) / 360)
     keys = []

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
+from textwrap import shorten
 from typing import TYPE_CHECKING, Any
 
 from nicegui import run, ui
 
-from ucpe.studio.controls import number_field, upload_button
+from ucpe.studio.controls import card, number_field, upload_button
 from ucpe.studio.jobs import ERRORS, Job, read_result, results
 from ucpe.studio.preflight import preflight
 from ucpe.studio.shot import Shot
@@ -32,25 +34,30 @@ class GeneratePanel:
         self.checked: Shot | None = None
         self.prompt = ui.textarea("Prompt").props("dense autogrow outlined").classes("w-full")
         self.prompt.on("blur", lambda: self.take("prompt", self.prompt.value or ""))
-        self.negative = ui.input("What not to see").props("dense").classes("w-full")
+        self.describe = ui.button("Describe the scene", on_click=self.take_caption)
+        self.describe.props("dense flat no-caps").classes("self-start")
+        self.negative = ui.input("Negative prompt").props("dense").classes("w-full")
         self.negative.on("blur", lambda: self.take("negative", self.negative.value or ""))
+        usual = page.studio.facts.defaults
         with ui.row().classes("items-end gap-2"):
             self.numbers = {
-                name: number_field(label, None, partial(self.take_number, name))
-                for name, label in (
-                    ("seed", "Seed"), ("steps", "Steps"), ("guidance", "Guidance"),
-                    ("video_height", "Video height"), ("video_width", "Video width"),
+                name: number_field(label, None, partial(self.take_number, name), placeholder=f"{value:g} (usual)")
+                for name, label, value in (
+                    ("seed", "Seed", 0), ("steps", "Steps", usual.steps), ("guidance", "Guidance", usual.guidance),
+                    ("video_height", "Video height", usual.height), ("video_width", "Video width", usual.width),
                 )
             }  # fmt: skip
-        upload_button("First frame: open a picture", ",".join(IMAGES), self.on_image, MAX_DOCUMENT)
-        with ui.row().classes("items-center gap-2"):
-            ui.button("First frame: this picture", on_click=self.use_picture).props("dense outline no-caps")
-            self.no_image = ui.button("No first frame", on_click=lambda: self.take("image", None))
-            self.no_image.props("dense flat no-caps")
+        upload_button("First frame: open a picture", self.on_image, MAX_DOCUMENT, ",".join(IMAGES))
+        ui.button("First frame: what the lens sees now", on_click=self.use_picture).props(
+            "dense outline no-caps"
+        ).classes("self-start")
+        with ui.row().classes("items-center gap-2") as self.first:
+            self.image = ui.element("img").classes("first")
+            ui.button("No first frame", on_click=lambda: self.take("image", None)).props("dense flat no-caps")
         self.findings = ui.column().classes("w-full gap-1").props('role="status"')
         self.button = ui.button("Generate", icon="movie", on_click=self.generate).props("no-caps")
         self.queue_place = ui.column().classes("w-full gap-1")
-        self.shown: Any = None
+        self.rows: dict[str, JobRow] = {}
         self.timer = ui.timer(POLL, self.show_queue)
 
     def refresh(self) -> None:
@@ -60,7 +67,9 @@ class GeneratePanel:
         self.negative.set_value(shot.negative)
         for name, entry in self.numbers.items():
             entry.set_value(getattr(shot, name))
-        self.no_image.set_visibility(shot.image is not None)
+        self.describe.set_visibility(self.page.window.caption() not in (None, shot.prompt))
+        self.first.set_visibility(shot.image is not None)
+        self.image.props(f'src="/studio/upload/{shot.image}" alt="The first frame"' if shot.image else "")
         if self.checked is not shot and self.page.window.document.history.tag is None:
             self.checked = shot
             ui.timer(0, lambda: self.check(shot), once=True)
@@ -82,6 +91,10 @@ class GeneratePanel:
         """Change a setting."""
         if value != getattr(self.page.window.shot, name):
             self.page.set(**{name: value})
+
+    def take_caption(self) -> None:
+        """Make what the world shows the prompt."""
+        self.take("prompt", self.page.window.caption() or "")
 
     def take_number(self, name: str, value: float | None) -> None:
         """Change a number; an empty field leaves the choice to the model."""
@@ -111,30 +124,40 @@ class GeneratePanel:
         self.show_queue()
 
     def show_queue(self) -> None:
-        """Show the videos on their way."""
-        jobs = [job for job in self.page.studio.queue.jobs if not job.finished or job.state == "failed"][-8:]
-        state = [(job.name, job.state, job.done, job.message) for job in jobs]
-        if state == self.shown:
-            return
-        self.shown = state
-        self.queue_place.clear()
-        with self.queue_place:
-            for job in jobs:
-                self.show_job(job)
+        """Show the videos on their way; a row stays the same while its video is made, so it keeps the focus."""
+        queue = self.page.studio.queue
+        jobs = {job.name: job for job in queue.jobs if not job.finished or job.state == "failed"}
+        for name in self.rows.keys() - jobs.keys():
+            self.rows.pop(name).place.delete()
+        for name, job in jobs.items():
+            if name not in self.rows:
+                with self.queue_place:
+                    self.rows[name] = JobRow(job, partial(queue.cancel, job))
+            self.rows[name].refresh()
 
-    def show_job(self, job: Job) -> None:
-        """One video on its way."""
-        left = job.seconds_left
-        words = job.state + (f", step {job.done} of {job.total}" if job.state == "making" else "")
-        words += f", {left:.0f} s left" if left and job.state == "making" else ""
-        with ui.row().classes("items-center w-full no-wrap"):
-            ui.label(f"{job.request.prompt[:40]} · {words}").classes("quiet grow").props('role="status"')
-            if not job.finished:
-                ui.button("Cancel", on_click=lambda: self.page.studio.queue.cancel(job)).props("dense flat no-caps")
-        if job.message:
-            ui.label(job.message[:400]).classes("wrong").props('role="alert"')
-        if job.total and not job.finished:
-            ui.linear_progress(job.done / job.total, show_value=False).props('aria-label="Progress"')
+
+class JobRow:
+    """One video on its way: how far it is, and a button to cancel it."""
+
+    def __init__(self, job: Job, cancel: Callable[[], None]):
+        self.job = job
+        with ui.column().classes("w-full gap-1") as self.place:
+            with ui.row().classes("items-center w-full no-wrap"):
+                self.words = ui.label().classes("quiet grow").props('role="status"')
+                self.button = ui.button("Cancel", on_click=cancel).props("dense flat no-caps")
+            self.progress = ui.linear_progress(0, show_value=False).props('aria-label="Progress"')
+            self.wrong = ui.label().classes("wrong").props('role="alert"')
+
+    def refresh(self) -> None:
+        """Show how far the video is."""
+        job = self.job
+        self.words.set_text(f"{shorten(job.request.prompt, 40, placeholder=' …')} · {job.words}")
+        self.button.set_text("Dismiss" if job.finished else "Cancel")
+        self.button.set_enabled(job.finished or not job.stop.is_set())
+        self.progress.set_value(round(job.done / job.total, 3) if job.total else 0)
+        self.progress.set_visibility(job.state == "making")
+        self.wrong.set_text(job.message[:400])
+        self.wrong.set_visibility(bool(job.message))
 
 
 class Gallery:
@@ -145,23 +168,26 @@ class Gallery:
 
         self.page, self.compare = page, Compare
         self.shown: list[str] | None = None
-        self.place = ui.element("section").classes("wide card").props('aria-label="Results"')
+        self.articles: dict[str, ui.element] = {}
+        with card("Results").classes("wide"):
+            self.nothing = ui.label("Nothing generated yet: the Generate tab makes videos.").classes("quiet")
+            self.place = ui.element("div").classes("results")
         self.timer = ui.timer(POLL, self.refresh)
 
     def refresh(self) -> None:
-        """Show the results on disk."""
-        folder = self.page.studio.store.results
-        names = results(folder)[:MAX_RESULTS]
+        """Show the results on disk; those that are shown already go on playing."""
+        names = results(self.page.studio.store.results)[:MAX_RESULTS]
         if names == self.shown:
             return
+        if self.shown is not None and set(names) - set(self.shown):
+            ui.notify("A video is ready: see Results at the end of the page.", type="positive", close_button="Close")
         self.shown = names
-        self.place.clear()
-        with self.place:
-            ui.label("Results").props('role="heading" aria-level="2"').classes("text-base font-semibold")
-            if not names:
-                ui.label("Nothing generated yet.").classes("quiet")
-            with ui.element("div").classes("results"):
-                for name in names:
+        self.nothing.set_visibility(not names)
+        for name in self.articles.keys() - set(names):
+            self.articles.pop(name).delete()
+        for name in reversed(names):
+            if name not in self.articles:
+                with self.place:
                     self.page.attempt(partial(self.show_result, name))
 
     def show_result(self, name: str) -> None:
@@ -169,7 +195,8 @@ class Gallery:
         folder = self.page.studio.store.results
         record = read_result(folder, name)
         shot, measured = Shot.from_dict(record["shot"]), record["measured"]
-        with ui.element("article").classes("result"):
+        with ui.element("article").classes("result") as self.articles[name]:
+            self.articles[name].move(target_index=0)
             files = (f"/studio/result/{name}.mp4", f"/studio/result/{name}.commanded.mp4")
             self.compare(*files, record, f"Generated: {shot.prompt}")
             ui.label(shot.prompt).classes("text-sm")

@@ -25,6 +25,9 @@ ERRORS = {"PitchErr": "pitch", "RollErr": "roll", "FoVErr": "field of view", "Ro
 """Metrics of a result that are shown, in degrees, and what they are called."""
 
 
+ESTIMATORS = {"desk": "the desk model's own estimators", "colmap": "COLMAP and GeoCalib"}
+
+
 class Cancelled(Exception):
     """The person does not want the video any more."""
 
@@ -58,6 +61,17 @@ class Job:
             return None
         return (time.monotonic() - self.started) / self.done * (self.total - self.done)
 
+    @property
+    def words(self) -> str:
+        """How far it is, for people."""
+        if self.stop.is_set() and not self.finished:
+            return "stopping"
+        if self.state != "making":
+            return {"loading": "loading the model", "measuring": "measuring the result"}.get(self.state, self.state)
+        left = self.seconds_left
+        time_left = "" if left is None else f", {left:.0f} s left" if left < 90 else f", {left / 60:.0f} min left"
+        return f"step {self.done} of {self.total}{time_left}"
+
 
 class Queue:
     """Makes one video at a time; `load` gives the pipeline, which is kept."""
@@ -78,9 +92,9 @@ class Queue:
                 self.worker.start()
 
     def cancel(self, job: Job) -> None:
-        """Stop a video at its next step, or before it begins."""
+        """Stop a video at its next step, or before it begins; forget one that failed."""
         job.stop.set()
-        if job.state == "waiting":
+        if job.state in ("waiting", "failed"):
             job.state = "cancelled"
 
     def _next(self) -> Job | None:
@@ -155,9 +169,8 @@ def measure_video(path: Path, request: Request) -> dict[str, Any]:
         record = measure(Measured(path.stem, path, request.camera), pose, calibrator, Measuring())
     except (ImportError, OSError, ValueError) as error:
         return {"note": f"not measured: {error}"}
-    errors: dict[str, Any] = {"note": f"measured by {' and '.join(dict.fromkeys(names))}"}
-    calibration, poses = record.get("calibration", {}), record.get("pose", {})
-    metrics = {**calibration.get("metrics", {}), **poses.get("metrics", {}).get("robust", {})}
+    errors: dict[str, Any] = {"note": f"measured by {ESTIMATORS[names[0]]}"}
+    metrics = record.metrics("robust")
     errors |= {name: metrics.get(name) for name in ERRORS}
-    reasons = [part["reason"] for part in (calibration, poses, record) if part.get("reason")]
+    reasons = [found.reason for found in (record, *record.parts.values()) if found.reason]
     return errors | ({"note": "; ".join(reasons)} if reasons else {})

@@ -30,8 +30,6 @@ RANGES: dict[str, tuple[float, float, float]] = {
 }
 """Ends and step of a parameter's slider; a number outside them can be typed."""
 
-CALIBRATIONS = ".yaml,.yml,.json,.txt,.bin,.xml,.csv,.toml"
-
 
 class LensPanel:
     """Chooses the lens of the path or of one keyframe."""
@@ -39,6 +37,7 @@ class LensPanel:
     def __init__(self, page: Page):
         self.page = page
         self.shape: Any = None
+        self.shown: Any = None
         self.sliders: dict[str, Slider] = {}
         self.measured: Any = None
         self.name = ui.select(list(LENS_NAMES), label="Model or family").props("dense").classes("w-full")
@@ -47,7 +46,7 @@ class LensPanel:
         self.sliders_place = ui.column().classes("w-full gap-1")
         self.wrong = ui.label().classes("wrong").props('role="alert"')
         self.numbers = ui.element("div").classes("numbers")
-        CameraUpload(page, "Open a calibration", CALIBRATIONS, read_lens, lambda lens: self.put(lambda: lens))
+        CameraUpload(page, "Open a calibration", read_lens, lambda lens: self.put(lambda: lens))
 
     @property
     def index(self) -> int | None:
@@ -69,16 +68,18 @@ class LensPanel:
         try:
             shot = edits.set_lens_parameter(self.page.window.shot, name, value, self.index)
         except ValueError as error:
-            self.wrong.set_text(str(error))
             self.refresh()
+            self.wrong.set_text(str(error))
             return
-        self.wrong.set_text("")
         self.page.window.document.edit(shot, f"lens {name}")
 
     def refresh(self) -> None:
         """Show the lens as it is now."""
         lens = self.lens()
         names = [name for name, value in lens.items() if isinstance(value, float)]
+        if self.shown != lens:
+            self.shown = lens
+            self.wrong.set_text("")
         if self.shape != (lens["model"], *names):
             self.shape = (lens["model"], *names)
             self.build_sliders(lens, names)
@@ -94,7 +95,6 @@ class LensPanel:
         """One slider for each parameter of the model."""
         self.sliders_place.clear()
         self.sliders = {}
-        self.wrong.set_text("")
         with self.sliders_place:
             for name in names:
                 low, high, step = slider_range(name, lens)
@@ -142,14 +142,14 @@ def fields_of_view(lens: Lens, height: int, width: int) -> list[tuple[str, str]]
     """How much a lens sees, in words."""
     rows = [
         (name, f"{float(angle(height, width)):.1f}°")
-        for name, angle in (("across", lens.xfov), ("down", lens.yfov), ("diagonal", lens.dfov))
+        for name, angle in (("sees across", lens.xfov), ("sees down", lens.yfov), ("sees diagonally", lens.dfov))
     ]
     blind = 1 - float(lens.rays(height, width).valid.double().mean())
-    return [*rows, ("blind", f"{100 * blind:.1f} % of the picture" if blind else "nothing")]
+    return [*rows, ("blind corners", f"{100 * blind:.1f} % of the picture" if blind else "none")]
 
 
 def nearest_ucm(lens: Lens, height: int, width: int) -> list[tuple[str, str]]:
-    """The nearest UCM of another planar lens, and what taking it costs, in words."""
+    """The UCM nearest to a planar lens of another model, and how far off it is, in words."""
     if not isinstance(lens, PlanarLens) or isinstance(lens, UCM):
         return []
     try:

@@ -25,6 +25,9 @@ class PathPanel:
 
     def __init__(self, page: Page):
         self.page = page
+        self.times: list[float] = []
+        self.marks: list[ui.button] = []
+        self.marked: int | None = None
         with ui.row().classes("items-end"):
             self.frames = number_field("Frames", 1, lambda value: self.set_length(frames=value), min=1, format="%d")
             self.fps = number_field("Frames a second", 8, lambda value: self.set_length(fps=value), min=0.1)
@@ -67,18 +70,7 @@ class PathPanel:
         shot, window = self.page.window.shot, self.page.window
         self.frames.set_value(shot.frames)
         self.fps.set_value(shot.fps)
-        marks = [(round(key.frame), index == window.selected) for index, key in enumerate(shot.keys[:MAX_LISTED])]
-        if getattr(self, "marks", None) != (marks, shot.fps):
-            self.marks = (marks, shot.fps)
-            self.list.clear()
-            with self.list:
-                for index, (frame, chosen) in enumerate(marks):
-                    label = f"Keyframe {index + 1} at {frame / shot.fps:.2f} seconds"
-                    ui.button(f"{frame / shot.fps:.2f}", on_click=lambda _, index=index: self.page.choose(index)).props(
-                        f'dense no-caps size=sm aria-label="{label}" {"" if chosen else "outline"}'
-                    )
-                if len(shot.keys) > MAX_LISTED:
-                    ui.label(f"and {len(shot.keys) - MAX_LISTED} more").classes("quiet")
+        self.list_keys()
         self.fields.set_visibility(window.selected is not None)
         if window.selected is not None:
             key = shot.keys[window.selected]
@@ -87,6 +79,30 @@ class PathPanel:
             for name, value in {**values, "roll": key.roll}.items():
                 self.numbers[name].set_value(round(value, 5))
             self.easing.set_value(key.easing)
+
+    def list_keys(self) -> None:
+        """A button for each keyframe; they stay the same while their times do, so the one pressed keeps the focus."""
+        shot, selected = self.page.window.shot, self.page.window.selected
+        times = [round(key.frame) / shot.fps for key in shot.keys]
+        if times != self.times:
+            self.times, self.marked = times, None
+            self.list.clear()
+            with self.list:
+                self.marks = [
+                    ui.button(f"{seconds:.2f}", on_click=partial(self.page.choose, index)).props(
+                        f'dense no-caps size=sm outline aria-label="Keyframe {index + 1} at {seconds:.2f} seconds"'
+                    )
+                    for index, seconds in enumerate(times[:MAX_LISTED])
+                ]
+                if len(times) > MAX_LISTED:
+                    ui.label(f"and {len(times) - MAX_LISTED} more").classes("quiet")
+        if selected != self.marked:
+            for index, mark in enumerate(self.marks):
+                if index == self.marked:
+                    mark.props("outline", remove="aria-current")
+                elif index == selected:
+                    mark.props("aria-current=true", remove="outline")
+            self.marked = selected
 
     def change(self, name: str, value: Any) -> None:
         """Change a number of the chosen keyframe."""
@@ -135,4 +151,4 @@ class PathPanel:
         amounts = {name: float(field.value) for name, field in self.amounts.items() if field.value is not None}
         frame = self.page.window.frame
         if self.page.edit(lambda shot: edits.insert_move(shot, self.move.value, frame, **amounts)):
-            self.page.see_all()
+            self.page.outside.see_all()

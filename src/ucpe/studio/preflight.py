@@ -51,6 +51,6 @@ def _memory(model: str | None) -> list[Finding]:
         return []
     there = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") if hasattr(os, "sysconf") else 0
     if there and weights > 0.9 * there:
-        text = f"the weights have {weights / 1e9:.1f} GB on disk, and this machine {there / 1e9:.1f} GB of memory"
+        text = f"the weights take {weights / 1e9:.1f} GB, and this machine has {there / 1e9:.1f} GB of memory"
         return [Finding("impossible", text)]
     return [Finding("fine", f"{weights / 1e9:.2f} GB of weights")]

@@ -31,7 +31,7 @@ class ScenePanel:
             ui.button("Another", icon="casino", on_click=self.another).props("dense flat no-caps")
         self.caption = ui.label().classes("quiet")
         accepted = ",".join((*IMAGES, *VIDEO_SUFFIXES))
-        upload_button("Open a panorama (2:1 photo or video)", accepted, self.on_file, MAX_FOOTAGE)
+        upload_button("Open a panorama (2:1 photo or video)", self.on_file, MAX_FOOTAGE, accepted)
         with ui.row().classes("items-end"):
             self.width = number_field("Picture width", 480, lambda _: self.set_size(), min=16, format="%d")
             self.height = number_field("Picture height", 270, lambda _: self.set_size(), min=16, format="%d")
@@ -42,9 +42,8 @@ class ScenePanel:
         self.width.set_value(shot.width)
         self.height.set_value(shot.height)
         found = WORLD_NAME.fullmatch(shot.scene)
-        if found:
-            self.number.set_value(int(found[1]))
-            self.kind.set_value(found[2] or "")
+        self.number.set_value(int(found[1]) if found else None)
+        self.kind.set_value(found[2] or "" if found else "")
         try:
             scene = self.page.window.scenes()[0]
         except (ValueError, OSError) as error:
@@ -53,19 +52,28 @@ class ScenePanel:
         if isinstance(scene, WorldScene):
             self.caption.set_text(f"{scene.world.caption} · one unit is {scene.world.near_depth:.1f} m")
         else:
-            self.caption.set_text("your panorama: of the path, only its turning shows in it")
+            self.caption.set_text("your panorama: it shows how the camera turns, but not how it travels")
 
     def set_world(self) -> None:
-        """Look at the world of that number."""
+        """Look at the world of that number; without one, the panorama stays."""
+        if self.number.value is None:
+            return
         kind = f":{self.kind.value}" if self.kind.value else ""
-        name = f"world:{int(self.number.value or 0)}{kind}"
+        name = f"world:{int(self.number.value)}{kind}"
         if name != self.page.window.shot.scene:
             self.set_scene(name)
 
     def set_scene(self, name: str) -> None:
-        """Look at another scene, if it opens."""
-        if self.page.attempt(lambda: self.page.window.open_scene(name)):
-            self.page.set(scene=name)
+        """Look at another world, if it opens; a prompt that described the one before describes this one."""
+        try:
+            before, scene = self.page.window.caption(), self.page.window.open_scene(name)[0]
+        except (ValueError, OSError) as error:
+            self.page.complain(error)
+            return
+        changes = {"scene": name}
+        if isinstance(scene, WorldScene) and self.page.window.shot.prompt == before:
+            changes["prompt"] = scene.world.caption
+        self.page.set(**changes)
 
     def another(self) -> None:
         """The next world."""
@@ -81,17 +89,15 @@ class ScenePanel:
     async def on_file(self, event: Any) -> None:
         """Take a panorama."""
         event.sender.reset()
+        waiting = ui.notification("Opening the panorama", spinner=True, timeout=None)
         try:
             kept = await self.page.receive(event.file, MAX_FOOTAGE)
             name = UPLOAD + kept.name
-            await run.io_bound(self.try_scene, name)
+            notes = await run.io_bound(self.page.window.try_scene, name)
+            self.page.set(scene=name)
+            for note in notes or []:
+                self.page.complain(f"{kept.name}: {note}", "warning")
         except (ValueError, OSError) as error:
             self.page.complain(error)
-            return
-        self.page.set(scene=name)
-
-    def try_scene(self, name: str) -> None:
-        """Open a scene and look at it once, so that a broken file is found before it is shown."""
-        shot = self.page.window.shot
-        scene = self.page.window.open_scene(name)
-        scene.picture(shot.lens_at(0), shot.camera.c2w[0], 0.0, shot.height, shot.width, fast=True)
+        finally:
+            waiting.dismiss()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 import secrets
@@ -23,15 +24,18 @@ from ucpe.generation.setup import load_pipeline, resolved
 from ucpe.lenses import Pinhole
 from ucpe.studio.guard import LOCAL_NAMES, Guard
 from ucpe.studio.jobs import RESULT, Job, Queue, measure_video
-from ucpe.studio.page import ABOVE_HEIGHT, ABOVE_WIDTH, Page
+from ucpe.studio.page import Page
 from ucpe.studio.preflight import model_facts
 from ucpe.studio.shot import Shot
-from ucpe.studio.store import Store
-from ucpe.studio.window import UPLOAD, Window
+from ucpe.studio.store import IMAGES, Store
+from ucpe.studio.window import UPLOAD, Move, Window
 from ucpe.synthesis.scenes import open_scene
 
 SLOWEST_PAGE = 120
 """Seconds after which a page that is not ready is an error; the first one compiles the renderer."""
+
+RECONNECT = 60.0
+"""Seconds that a page may be out of touch before it is loaded anew: a busy machine keeps both sides waiting."""
 
 RESULT_FILE = re.compile(RESULT.pattern + r"(\.commanded)?\.(mp4|json)")
 
@@ -106,13 +110,28 @@ class Studio:
             page = Page(self, window)
             self.pages[page.token] = page
 
-        @app.get("/studio/picture/{token}/{version}")
-        def picture(token: str, version: int, exact: bool = False) -> Response:
+        @app.get("/studio/picture/{token}")
+        def picture(token: str, exact: bool = False) -> Response:
             return self._picture(token, lambda page: page.window.picture(exact))
 
-        @app.get("/studio/outside/{token}/{version}")
-        def outside(token: str, version: int) -> Response:
-            return self._picture(token, lambda page: (page.window.above(ABOVE_HEIGHT, ABOVE_WIDTH), []))
+        @app.post("/studio/picture/{token}")
+        async def look(token: str, move: Move) -> Response:
+            if token in self.pages:
+                self.pages[token].look(move)
+            return await asyncio.to_thread(self._picture, token, lambda page: page.window.picture(exact=False))
+
+        @app.get("/studio/outside/{token}")
+        def outside(token: str) -> Response:
+            return self._picture(token, lambda page: (page.window.above(), []))
+
+        @app.get("/studio/upload/{name}")
+        def upload(name: str) -> Response:
+            try:
+                path = self.store.upload(name)
+            except ValueError as error:
+                return Response(f"{error}\n", 404)
+            headers = {"x-content-type-options": "nosniff"}
+            return FileResponse(path, headers=headers) if path.suffix in IMAGES else Response("not a picture\n", 404)
 
         @app.get("/studio/result/{name}")
         def result(name: str) -> Response:
@@ -126,6 +145,7 @@ class Studio:
         page = self.pages.get(token)
         if page is None:
             return Response("no such window\n", 404)
+        page.asked = None
         try:
             picture, lines = make(page)
         except (ValueError, OSError) as error:
@@ -145,6 +165,7 @@ def serve(studio: Studio, host: str = "127.0.0.1", port: int = 8765, open_browse
     """Answer until stopped; beyond this machine only with a token, which is printed with the address."""
     local = host in LOCAL_NAMES
     token = None if local else secrets.token_urlsafe(18)
+    print("ucpe studio: starting (the first time after installing, this compiles for a minute)", flush=True)
     warm_up()
     studio.add_routes()
     app.add_middleware(Guard, hosts=LOCAL_NAMES if local else (), token=token)
@@ -152,5 +173,6 @@ def serve(studio: Studio, host: str = "127.0.0.1", port: int = 8765, open_browse
     app.on_startup(lambda: print(f"ucpe studio: {address}  (shots and results in {studio.store.folder})", flush=True))
     ui.run(
         host=host, port=port, title="ucpe studio", reload=False, show=open_browser and local, dark=None,
-        show_welcome_message=False, favicon="🎥", reconnect_timeout=10, binding_refresh_interval=None,
+        show_welcome_message=False, favicon="🎥", reconnect_timeout=RECONNECT, binding_refresh_interval=None,
+        ws_per_message_deflate=False,
     )  # fmt: skip

@@ -62,8 +62,8 @@ class Shot:
     fps: float = 8.0
     height: int = 270
     width: int = 480
-    scene: str = "world:3"
-    prompt: str = "a red tower on grass, hills on the horizon, under a clear sky"
+    scene: str = "world:12"
+    prompt: str = "a tree and a green pyramid on snow, mountains on the horizon, under a cloudy sky"
     negative: str = ""
     seed: int = 0
     steps: int | None = None
@@ -109,7 +109,7 @@ class Shot:
         if not isinstance(values, dict) or values.get("format") != "ucpe-shot":
             raise ValueError("not a shot of the studio")
         if values.get("version") != VERSION:
-            raise ValueError(f"a shot of version {values.get('version')!r}, and this software reads {VERSION}")
+            raise ValueError(f"a shot of version {values.get('version')!r}; this software reads version {VERSION}")
         known = {entry.name for entry in fields(cls)}
         try:
             keys = tuple(Key(**{**key, "position": tuple(key["position"])}) for key in values["keys"])
@@ -138,7 +138,7 @@ def _check(shot: Shot) -> None:
     if shot.guidance is not None and not 0 <= shot.guidance <= 100:
         raise ValueError(f"guidance must be from 0 to 100, got {shot.guidance!r}")
     if max(len(shot.prompt), len(shot.negative)) > MAX_TEXT:
-        raise ValueError(f"a prompt has at most {MAX_TEXT} letters, got {max(len(shot.prompt), len(shot.negative))}")
+        raise ValueError(f"a prompt has at most {MAX_TEXT} characters, got {max(len(shot.prompt), len(shot.negative))}")
     if shot.image is not None and not UPLOADED.fullmatch(str(shot.image)):
         raise ValueError("a first frame is a file of the studio's uploads")
     if not shot.keys:

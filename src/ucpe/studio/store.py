@@ -8,12 +8,15 @@ FOLDER/results/          videos and records as `ucpe generate` writes them
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import re
 import secrets
 import shutil
+import time
 from collections.abc import Callable
 from pathlib import Path
+from textwrap import shorten
 
 from ucpe.files import atomic_file, write_file, write_json
 from ucpe.reading import read_json
@@ -24,9 +27,12 @@ from ucpe.video import VIDEO_SUFFIXES
 ID = re.compile(r"[0-9a-f]{8}")
 
 IMAGES = (".png", ".jpg", ".jpeg", ".webp")
-CAMERAS = (".json", ".yaml", ".yml", ".txt", ".npy", ".npz", ".bin", ".csv", ".xml", ".zip", ".toml")
-UPLOADS = (*IMAGES, *VIDEO_SUFFIXES, *CAMERAS)
-"""How the name of an uploaded file may end; nothing else of its name is kept."""
+UPLOADS = (*IMAGES, *VIDEO_SUFFIXES, ".npy", ".npz", ".bin", ".zip", ".r3d")
+"""Endings of uploaded files, all that is kept of their names; others become .txt, and content says what they are."""
+
+
+MAX_LISTED = 20
+"""Shots that are offered to be opened."""
 
 
 class Document:
@@ -35,6 +41,8 @@ class Document:
     def __init__(self, store: Store, id: str, shot: Shot):
         self.store, self.id, self.history = store, id, History(shot)
         self.listeners: list[Callable[[], None]] = []
+        self.windows: set[str] = set()
+        """Names of the windows that show it now; one that was closed is gone from here before its listener is."""
 
     @property
     def shot(self) -> Shot:
@@ -81,12 +89,24 @@ class Store:
 
     def latest_unwatched(self) -> str:
         """The shot that was changed last and is in no window; a new one where all are."""
-        ids = sorted(self.shots.glob("*.json"), key=lambda path: path.stat().st_mtime, reverse=True)
-        for id in (path.stem for path in ids):
-            document = self.open_documents.get(id)
-            if ID.fullmatch(id) and not (document and document.listeners):
-                return id
+        for path in self._latest_first():
+            document = self.open_documents.get(path.stem)
+            if not (document and document.windows):
+                return path.stem
         return self.new()
+
+    def describe_others(self, id: str) -> dict[str, str]:
+        """When each other shot was changed and its prompt, by its id, the latest first."""
+        others = {}
+        for path in [path for path in self._latest_first() if path.stem != id][:MAX_LISTED]:
+            with contextlib.suppress(ValueError):
+                changed = time.strftime("%Y-%m-%d %H:%M", time.localtime(path.stat().st_mtime))
+                others[path.stem] = shorten(f"{changed} · {self.open(path.stem).shot.prompt}", 90, placeholder=" …")
+        return others
+
+    def _latest_first(self) -> list[Path]:
+        files = (path for path in self.shots.glob("*.json") if ID.fullmatch(path.stem))
+        return sorted(files, key=lambda path: path.stat().st_mtime, reverse=True)
 
     def new(self, shot: Shot | None = None) -> str:
         """Write a new shot and return its id."""
@@ -123,10 +143,7 @@ class Store:
     def keep(self, content: Path, name: str) -> Path:
         """Keep a file from outside under a name made of its content; of its own name only a known suffix is used."""
         suffix = Path(name).suffix.lower()
-        if suffix not in UPLOADS:
-            raise ValueError(
-                f"files that end in {suffix or 'nothing'} are not read here; known are {', '.join(UPLOADS)}"
-            )
+        suffix = suffix if suffix in UPLOADS else ".txt"
         kept = self.uploads / f"{_digest(content)[:24]}{suffix}"
         if not kept.exists():
             with atomic_file(kept) as temporary:

@@ -1,7 +1,8 @@
 // A picture that follows the server, an SVG drawing over it, and the pointer, wheel and keys that move things in it.
-// While a picture loads, one more move is reported and then no other, so a slow machine skips, never lags.
+// Moves that happen while a picture loads are reported together, so a slow machine skips, never lags.
 const SLOWEST_ANSWER = 400; // milliseconds after which a report without an answer is forgotten
 const STILL_AFTER = 120; // milliseconds without a change after which the exact picture replaces the quick one
+const DECODING = { colorSpaceConversion: "none" }; // the pixels as they were sent
 
 export default {
   template: `
@@ -20,9 +21,10 @@ export default {
     height: Number,
     keys: { type: Array, default: () => [] },
     lines: { type: Array, default: () => [] }, // what the pictures bring, and are quick first and exact after
+    address: String, // of the picture, where drags are sent to it and answered by it; otherwise they are events
   },
   created() {
-    this.loading = this.reported = false;
+    this.loading = this.reported = this.released = false;
     this.wanted = this.moved = this.held = null;
     this.turned = 0;
     this.exact = new AbortController();
@@ -40,44 +42,59 @@ export default {
       this.exact.abort();
       if (this.loading) return;
       this.loading = true;
+      let shown = null;
       while (this.wanted !== null) {
         source = this.wanted;
         this.wanted = null;
+        const loaded = this.load(source);
         this.report();
-        await this.load(source, new AbortController().signal);
+        const answer = await loaded;
+        await shown; // the one before was decoded and painted while this one was made
+        shown = this.show(source, answer);
       }
+      await shown;
       this.loading = false;
+      if (this.released) this.release();
       if (this.lines.length) this.sharpen(source);
     },
     sharpen(source) {
-      this.rest = setTimeout(() => {
+      this.rest = setTimeout(async () => {
         if (this.reported) { this.sharpen(source); return; }
-        this.exact = new AbortController();
-        this.load(source + "?exact=1", this.exact.signal);
+        const { signal } = this.exact = new AbortController();
+        source += "?exact=1";
+        this.show(source, await this.load(source, signal), signal);
       }, STILL_AFTER);
     },
-    async load(source, signal) {
-      const canvas = this.$refs.canvas;
-      if (!source) { canvas.width = canvas.width; return; }
+    async load(source, signal) { // picture and lines over it; null if there is none
       try {
-        const answer = await fetch(source, { cache: "no-store", signal });
-        if (!answer.ok) return;
+        const answer = source && await fetch(source, { cache: "no-store", signal, ...this.moveToSend() });
+        if (!answer.ok) return null;
         const [size, body] = [Number(answer.headers.get("picture-bytes")), await answer.arrayBuffer()];
-        const content = new Blob([new Uint8Array(body, 0, size)]);
-        const picture = await createImageBitmap(content, { colorSpaceConversion: "none" });
-        if (signal.aborted) return;
-        if (canvas.width !== picture.width || canvas.height !== picture.height) {
-          [canvas.width, canvas.height] = [picture.width, picture.height];
-        }
-        canvas.getContext("2d").drawImage(picture, 0, 0);
-        JSON.parse(new TextDecoder().decode(new Uint8Array(body, size))).forEach((line, index) => {
-          this.$refs.drawing.children[index].setAttribute("d", line);
-        });
-        this.$el.dataset.pictures = Number(this.$el.dataset.pictures) + 1;
-        this.$el.dataset.shown = source;
+        const lines = JSON.parse(new TextDecoder().decode(new Uint8Array(body, size)));
+        return { picture: new Blob([new Uint8Array(body, 0, size)]), lines };
       } catch (error) {
-        if (!signal.aborted) console.warn("no picture", error);
+        if (!signal?.aborted) console.warn("no picture", error);
+        return null;
       }
+    },
+    moveToSend() {
+      if (!this.address || !this.moved) return {};
+      const body = JSON.stringify(this.moved);
+      this.moved = null;
+      return { method: "POST", headers: { "content-type": "application/json" }, body };
+    },
+    async show(source, answer, signal) {
+      const canvas = this.$refs.canvas;
+      if (!source) canvas.width = canvas.width;
+      const picture = answer && await createImageBitmap(answer.picture, DECODING).catch(console.warn);
+      if (!picture || signal?.aborted) return;
+      if (canvas.width !== picture.width || canvas.height !== picture.height) {
+        [canvas.width, canvas.height] = [picture.width, picture.height];
+      }
+      canvas.getContext("2d").drawImage(picture, 0, 0);
+      answer.lines.forEach((line, index) => this.$refs.drawing.children[index].setAttribute("d", line));
+      this.$el.dataset.pictures = Number(this.$el.dataset.pictures) + 1;
+      this.$el.dataset.shown = source;
     },
     place(event) {
       const box = this.box;
@@ -107,7 +124,12 @@ export default {
     up() {
       if (!this.held) return;
       this.held = null;
-      this.send();
+      this.flush();
+      this.released = true;
+      if (!this.loading) this.release();
+    },
+    release() { // after every move, however it was sent
+      this.released = false;
       this.$emit("release");
     },
     wheel(event) {
@@ -121,7 +143,11 @@ export default {
       this.$emit("press_key", { key, shift: event.shiftKey });
     },
     report() {
-      if (this.wanted === null && !this.reported) this.send();
+      if (this.wanted === null && !this.reported) this.flush();
+    },
+    flush() {
+      if (this.address && this.moved) this.follow(this.address);
+      else this.send();
     },
     send() {
       if (!this.moved && !this.turned) return;

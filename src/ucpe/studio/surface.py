@@ -16,9 +16,12 @@ class Surface(ui.element, component="surface.js"):
     more. Pictures and drawings go to the browser as calls: after an update it lays out the whole page anew.
     """
 
-    def __init__(self, label: str, width: int, height: int, keys: Sequence[str] = (), lines: Sequence[str] = ()):
+    def __init__(
+        self, label: str, width: int, height: int, keys: Sequence[str] = (), lines: Sequence[str] = (),
+        address: str | None = None,
+    ):  # fmt: skip
         super().__init__()
-        self._props.update(label=label, width=width, height=height, keys=list(keys), lines=list(lines))
+        self._props.update(label=label, width=width, height=height, keys=list(keys), lines=list(lines), address=address)
 
     def follow(self, source: str) -> None:
         """Show the picture of another address; none if it is empty."""

@@ -15,14 +15,14 @@ MAX_DOCUMENT = 64 << 20
 MAX_FOOTAGE = 2 << 30
 """Bytes of a panoramic photo or video."""
 
-MAX_MEMBERS = 64
+MAX_MEMBERS = 10_000
 """Files in an archive."""
 
 
 async def receive(store: Store, file: Any, max_bytes: int) -> Path:
-    """Keep an uploaded file of NiceGUI under a safe name; ValueError if it is too large or of an unknown kind."""
+    """Keep an uploaded file of NiceGUI under a safe name; ValueError if it is too large."""
     if file.size() > max_bytes:
-        raise ValueError(f"the file has {file.size() / 2**20:.0f} MB, and at most {max_bytes >> 20} are read here")
+        raise ValueError(f"the file has {file.size() / 2**20:.0f} MB, and the limit is {max_bytes >> 20} MB")
     with tempfile.TemporaryDirectory(dir=store.folder) as folder:
         content = Path(folder) / "upload"
         await file.save(content)

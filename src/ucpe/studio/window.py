@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import math
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from threading import Lock
 
 import cv2
@@ -14,10 +14,10 @@ import torch
 
 from ucpe.lenses import Lens
 from ucpe.studio import edits
-from ucpe.studio.drawing import ABOVE_LENS, around, overlay_paths
+from ucpe.studio.drawing import ABOVE_HEIGHT, ABOVE_LENS, ABOVE_WIDTH, around, overlay_paths
 from ucpe.studio.shot import Key, Shot
 from ucpe.studio.store import Document, Store
-from ucpe.synthesis.scenes import Scene, WorldScene, open_scene
+from ucpe.synthesis.scenes import PanoramaScene, Scene, WorldScene, open_scene
 from ucpe.trajectories.rotations import rotation_between
 
 LIVE_PIXELS = 480 * 270
@@ -48,6 +48,16 @@ MOVES: dict[str, Callable[[Key, float], Key]] = {
 """What each key of the keyboard does to the camera; with shift, four times as much."""
 
 
+@dataclass(frozen=True)
+class Move:
+    """Where the pointer is in the picture through the lens, and how far it went since, in pixels of the shot."""
+
+    x: float
+    y: float
+    dx: float
+    dy: float
+
+
 class Window:
     """The state of one browser tab."""
 
@@ -58,7 +68,7 @@ class Window:
         self.selected: int | None = 0
         self.orbit = around(document.shot)
         self.overlays = {"horizon", "latitudes"}
-        self._scene: tuple[str, Scene, Scene] | None = None
+        self._scenes: dict[str, tuple[Scene, Scene]] = {}
         self._lock = Lock()
 
     @property
@@ -73,7 +83,7 @@ class Window:
     def place(self) -> str:
         """Where the camera shown is, in words."""
         if self.free:
-            where = "off the path: K makes it a keyframe, Escape returns"
+            where = "off the path: not kept until it is a keyframe (K)"
         else:
             where = "on the path" if self.selected is None else f"keyframe {self.selected + 1} of {len(self.shot.keys)}"
         view = self.view()
@@ -111,14 +121,14 @@ class Window:
         self.go(self.frame)
 
     def follow(self) -> None:
-        """After the shot has changed, be where it still is."""
+        """After an edit, stay within the shot."""
         self.frame = min(self.frame, self.shot.last_frame)
         self.selected = self.shot.key_at(self.frame)
 
-    def drag(self, x: float, y: float, dx: float, dy: float) -> Key:
-        """The camera turned so that what was under the pointer, in pixels of the shot, stays under it."""
+    def drag(self, move: Move) -> Key:
+        """The camera turned so that what was under the pointer stays under it."""
         view, (lens, c2w) = self.view(), self.camera()
-        pixels = torch.tensor([[x - dx, y - dy], [x, y]], dtype=torch.float64)
+        pixels = torch.tensor([[move.x - move.dx, move.y - move.dy], [move.x, move.y]], dtype=torch.float64)
         rays = lens.unproject(pixels, self.shot.height, self.shot.width)
         if not rays.valid.all():
             return view
@@ -141,12 +151,13 @@ class Window:
             picture = self.scenes()[0].picture(lens, c2w, self.frame / shot.fps, height, width, fast=not exact)
         return encode(picture, exact), lines
 
-    def above(self, height: int, width: int) -> bytes:
+    def above(self) -> bytes:
         """The world from where the path is looked at; nothing for a panorama, which has no outside."""
         with self._lock:
             scene = self.scenes()[1]
             seconds = self.frame / self.shot.fps
-            picture = scene.picture(ABOVE_LENS, self.orbit.key().pose(), seconds, height, width, fast=True)
+            pose, size = self.orbit.key().pose(), (ABOVE_HEIGHT, ABOVE_WIDTH)
+            picture = scene.picture(ABOVE_LENS, pose, seconds, *size, fast=True)
         return encode(picture // 2 + 110, exact=False)
 
     def warm_up(self) -> None:
@@ -156,24 +167,42 @@ class Window:
 
     def scenes(self) -> tuple[Scene, Scene]:
         """The scene of the shot, once for each of the two cameras that look at it."""
-        name = self.shot.scene
-        if self._scene is None or self._scene[0] != name:
-            scene = self.open_scene(name)
-            self._scene = (name, scene, WorldScene(scene.world) if isinstance(scene, WorldScene) else scene)
-        return self._scene[1], self._scene[2]
+        return self._scenes.get(self.shot.scene) or self.open_scene(self.shot.scene)
 
-    def open_scene(self, name: str) -> Scene:
-        """The scene of a name; only worlds and files that were uploaded here."""
+    def try_scene(self, name: str) -> list[str]:
+        """Open a scene and look at it once, so that what is broken is found before it is shown; gives what to know."""
+        shot = self.shot
+        with self._lock:
+            scene = self.open_scene(name)[0]
+            scene.picture(shot.lens_at(0), shot.camera.c2w[0], 0.0, shot.height, shot.width, fast=True)
+            return scene.footage.notes if isinstance(scene, PanoramaScene) else []
+
+    def caption(self) -> str | None:
+        """What the world of the shot shows, as a prompt; None for a panorama, and for a file that is gone."""
+        with contextlib.suppress(ValueError, OSError):
+            scene = self.scenes()[0]
+            return scene.world.caption if isinstance(scene, WorldScene) else None
+        return None
+
+    def open_scene(self, name: str) -> tuple[Scene, Scene]:
+        """The scene of a name, kept beside the one before; only worlds and files that were uploaded here."""
         if name.startswith(UPLOAD):
-            return open_scene(str(self.store.upload(name.removeprefix(UPLOAD))))
-        if not name.startswith("world:"):
+            scene = open_scene(str(self.store.upload(name.removeprefix(UPLOAD))))
+        elif name.startswith("world:"):
+            scene = open_scene(name)
+        else:
             raise ValueError(f"a scene of the studio is world:NUMBER or an uploaded file, got {name[:40]!r}")
-        return open_scene(name)
+        opened = scene, WorldScene(scene.world) if isinstance(scene, WorldScene) else scene
+        self._scenes = {**dict(list(self._scenes.items())[-1:]), name: opened}
+        return opened
 
     @property
     def floor(self) -> float | None:
         """Where to draw a grid below the path, in near-plane depths; None where the world shows its own floor."""
-        return None if self.scenes()[0].has_depth else 0.5
+        with contextlib.suppress(ValueError, OSError):
+            if self.scenes()[0].has_depth:
+                return None
+        return 0.5
 
 
 def encode(picture: np.ndarray, exact: bool) -> bytes:

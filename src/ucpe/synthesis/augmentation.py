@@ -12,7 +12,7 @@ from ucpe.trajectories.rotations import pose_matrix, rotation_from_angles
 Variant = Literal["original", "yaw", "yaw_pitch", "panning"]
 
 VARIANTS: tuple[Variant, ...] = ("original", "yaw", "yaw_pitch", "panning")
-"""As it is; turned by one random yaw; by one yaw and one pitch; by curves of yaw, pitch and roll."""
+"""Unchanged; turned by one random yaw; by one random yaw and pitch; by curves of yaw, pitch and roll."""
 
 YAW_RANGE, PITCH_RANGE = 180.0, 80.0
 """Largest offset in degrees, either way, of the consistent perturbations."""

@@ -14,9 +14,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from typing_extensions import Unpack
 
-from ucpe.files import fingerprint_of, write_file
-from ucpe.work import Item, Progress, Quarantine, Stage, folder_lock, run
+from ucpe.files import fingerprint_of
+from ucpe.work import Item, JsonParts, Quarantine, Stage, WorkArguments, folder_lock, run
 
 SYSTEM_PROMPT = "You are a helpful video captioning assistant."
 USER_PROMPT = "Please describe this video in detail."
@@ -24,7 +25,7 @@ USER_PROMPT = "Please describe this video in detail."
 
 
 class CaptionError(ValueError):
-    """A clip that the endpoint would not caption."""
+    """The endpoint could not caption a clip."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +44,7 @@ class EndpointCaptioner:
     timeout: float = 60.0
     """Seconds to wait for an answer."""
     retries: int = 4
-    """Attempts after the first, with pauses that double; only after failures that may pass."""
+    """Number of further attempts after a failure that may pass, with pauses that double."""
     pause: float = 1.0
     """Seconds before the first retry."""
 
@@ -56,7 +57,7 @@ class EndpointCaptioner:
         return self.ask(self.request(video), str(video))
 
     def ask(self, request: dict[str, Any], name: str) -> str:
-        """The answer to the body of a chat request, on one line; `name` is what errors are about."""
+        """The answer to a chat request (its JSON body), on one line; error messages begin with `name`."""
         body = json.dumps(request).encode()
         for attempt in range(self.retries + 1):
             try:
@@ -70,7 +71,7 @@ class EndpointCaptioner:
         raise AssertionError
 
     def request(self, video: str | Path) -> dict[str, Any]:
-        """The body that is sent for a video; making it costs nothing."""
+        """The JSON body of the request for a video; nothing is sent."""
         images = [{"type": "image_url", "image_url": {"url": picture}} for picture in self._pictures(video)]
         return {
             "model": self.model,
@@ -125,7 +126,7 @@ class EndpointCaptioner:
 
 
 class _Passing(Exception):
-    """A failure that may not happen again."""
+    """A failure that may pass, with the seconds to wait if the endpoint says so."""
 
     def __init__(self, message: str, wait: float | None = None):
         super().__init__(message)
@@ -134,30 +135,16 @@ class _Passing(Exception):
 
 @dataclass
 class Captioning(Stage):
-    """Asks for the caption of a clip; it is kept as a text file until the table is written."""
+    """Asks for the caption of a clip, which is kept until the table is written."""
 
-    folder: Path
     captioner: EndpointCaptioner
+    parts: JsonParts
     name = "captions"
     waits = True
 
-    def file(self, item: Item) -> Path:
-        """Where the caption of a clip is kept."""
-        return self.folder / ".synthesis" / "captions" / f"{item.id}.txt"
-
-    def find(self, item: Item) -> str | None:
-        """The caption, if it has been given."""
-        return self.file(item).read_text(encoding="utf-8") if self.file(item).is_file() else None
-
-    def process(self, video: str) -> str:
-        """The caption of a video of the folder."""
-        return self.captioner.caption(self.folder / video)
-
-    def finish(self, item: Item) -> str:
-        """Ask, and keep the answer."""
-        caption = self.process(item.task)
-        write_file(self.file(item), caption.encode())
-        return caption
+    def process(self, video: Path) -> str:
+        """The caption of a video."""
+        return self.captioner.caption(video)
 
 
 def caption_dataset(
@@ -165,38 +152,32 @@ def caption_dataset(
     captioner: EndpointCaptioner,
     *,
     again: bool = False,
-    workers: int | None = None,
-    engine: str = "local",
-    retry_failed: bool = False,
-    progress: Progress | None = None,
+    **work: Unpack[WorkArguments],
 ) -> dict[str, str]:
-    """Caption the clips that have none (all with `again`) and return the failures by clip; each is kept as it arrives.
+    """Caption the clips that have none (all with `again`); return why clips failed, by their ids.
 
-    Interrupted, it continues with what is missing. Without a number of workers, four requests are under way at a time.
+    Captions are kept as they arrive, so a run after an interruption asks only for the missing ones. Unless `workers` is
+    given, four requests are under way at a time.
     """
     from ucpe.synthesis.dataset import read_metadata, write_table
 
     folder = Path(folder)
-    stage, state = Captioning(folder, captioner), folder / ".synthesis"
+    state = folder / ".synthesis"
+    parts = JsonParts(state / "captions")
     failures: dict[str, str] = {}
     with folder_lock(state, "lock"):
         table = read_metadata(folder)
         names, videos, captions = (table[name].to_pylist() for name in ("id", "file_name", "caption"))
         known = dict(zip(names, captions))
-        todo = [Item(name, video, fingerprint_of(captioner)) for name, video in zip(names, videos)]
+        asked = fingerprint_of(captioner.model, captioner.frames, captioner.height, captioner.max_tokens)
+        todo = [Item(name, folder / video, asked) for name, video in zip(names, videos)]
         todo = [item for item in todo if again or not known[item.id]]
         if again:
             for item in todo:
-                stage.file(item).unlink(missing_ok=True)
-        for done in run(
-            stage,
-            todo,
-            workers=workers or 4,
-            engine=engine,
-            quarantine=Quarantine(state / "captions"),
-            retry_failed=retry_failed or again,
-            progress=progress,
-        ):
+                parts.file(item).unlink(missing_ok=True)
+        work["workers"] = work.get("workers") or 4
+        work["retry_failed"] = work.get("retry_failed") or again
+        for done in run(Captioning(captioner, parts), todo, quarantine=Quarantine(parts.folder), **work):
             if done.reason:
                 failures[done.item.id] = done.reason
             else:

@@ -15,14 +15,16 @@ from typing import Any
 
 import numpy as np
 import torch
+from typing_extensions import Unpack
 
 from ucpe.files import file_fingerprint, fingerprint_of, write_file
 from ucpe.lenses import FAMILIES, sample_lens
 from ucpe.synthesis.augmentation import VARIANTS, Panning, augment_rotations, compose_poses
 from ucpe.synthesis.dataset import DatasetClip, clip_row, write_metadata
-from ucpe.synthesis.sources import PanoramaSource, Source, Take, open_sources
+from ucpe.synthesis.footage import Shot
+from ucpe.synthesis.sources import PanoramaSource, Source, open_sources
 from ucpe.trajectories import Trajectory
-from ucpe.work import Item, Progress, Quarantine, Stage, folder_lock, run
+from ucpe.work import Item, Quarantine, Stage, WorkArguments, folder_lock, run
 
 STATE = ".synthesis"
 
@@ -37,12 +39,12 @@ class ClipSettings:
     width: int = 832
     fps: float = 16.0
     families: tuple[str, ...] = tuple(FAMILIES)
-    """Lens families to draw from, each as often."""
+    """Lens families to draw from, all equally often."""
     test_share: float = 0.0
     """Share of the paths whose clips belong to the split "test"."""
     panning: Panning = "paper"
-    """How far panning curves turn: both ends within 90, 40 and 30 degrees of yaw, pitch and roll; or, as in the
-    authors' code, a start within these and as large a change from there."""
+    """How far panning curves turn. "paper": both ends lie within 90, 40 and 30 degrees of yaw, pitch and roll.
+    "released", as in the authors' code: the start does, and so does the change from there."""
 
     def __post_init__(self) -> None:
         if unknown := [name for name in self.families if name not in FAMILIES]:
@@ -60,9 +62,9 @@ class FilmingSummary:
     """What a run did."""
 
     clips: int
-    """Clips in the dataset now."""
+    """Number of clips in the dataset now."""
     made: int
-    """Of them, made in this run."""
+    """Number of clips made in this run."""
     set_aside: dict[str, str]
     """Sources that could not be used, and why."""
     failed: dict[str, str]
@@ -74,15 +76,11 @@ def synthesize(
     folder: str | Path,
     clips: int,
     settings: ClipSettings | None = None,
-    *,
-    workers: int | None = None,
-    engine: str = "local",
-    retry_failed: bool = False,
-    progress: Progress | None = None,
+    **work: Unpack[WorkArguments],
 ) -> FilmingSummary:
-    """Film clips into a dataset folder; run again after any interruption, it continues where it was.
+    """Film clips into a dataset folder; after any interruption the same call continues where it was.
 
-    More clips may be asked for later; everything else must stay.
+    A later call may ask for more clips; everything else must stay the same.
     """
     settings = settings or ClipSettings()
     if clips < 1:
@@ -91,7 +89,7 @@ def synthesize(
     state = folder / STATE
     places = open_sources(sources)
     with folder_lock(state, "lock"):
-        problems = _agree(state, [str(name) for name in sources], settings, places, workers)
+        problems = _agree(state, [str(name) for name in sources], settings, places, work.get("workers"))
         usable = [place for place, problem in zip(places, problems) if not problem]
         if not usable:
             raise ValueError("\n  ".join([f"none of the {len(places)} sources can be used:", *problems]))
@@ -104,11 +102,8 @@ def synthesize(
         for done in run(
             stage,
             [Item(f"{group.number:06d}", group, fingerprint_of(group.size, asdict(settings))) for group in groups],
-            workers=workers,
-            engine=engine,
             quarantine=Quarantine(state),
-            retry_failed=retry_failed,
-            progress=progress,
+            **work,
         ):
             if done.reason:
                 failed[f"group {done.item.id} ({done.item.task.source.name})"] = done.reason
@@ -126,9 +121,9 @@ class Group:
     source: Source
     number: int
     path: int
-    """Which of the source's paths it is."""
+    """Index of the path among the source's paths."""
     size: int
-    """How many variants are filmed."""
+    """Number of variants that are filmed."""
 
     def members(self) -> list[tuple[str, Any]]:
         """Names and variants of the clips."""
@@ -141,7 +136,7 @@ class Filming(Stage):
 
     folder: Path
     settings: ClipSettings
-    name = "paths, four clips each"
+    name = "groups of four clips"
 
     def rows(self, group: Group) -> list[dict[str, Any] | None]:
         """The rows of a group's clips, None for unfinished ones."""
@@ -152,7 +147,7 @@ class Filming(Stage):
         return item.task.size if all(self.rows(item.task)) else None
 
     def process(self, group: Group) -> int:
-        """Film the missing clips of a group and say how many they were."""
+        """Film the missing clips of a group; return their number."""
         return film_group(group, self.folder, self.settings)
 
 
@@ -163,7 +158,7 @@ class Checking(Stage):
     waits = True
 
     def process(self, source: Source) -> str:
-        """Look into the source."""
+        """Check one source."""
         try:
             source.check()
         except (ValueError, OSError) as error:
@@ -172,11 +167,11 @@ class Checking(Stage):
 
 
 def film_group(group: Group, folder: Path, settings: ClipSettings) -> int:
-    """Film the missing clips of one group and write down what they are; returns how many they were."""
+    """Film the missing clips of one group and write their records; return their number."""
     source, seed = group.source, [settings.seed, group.number]
     path = source.plan(group.path, settings.frames, settings.fps, np.random.default_rng(seed))
     test = np.random.default_rng([*seed, 1]).random() < settings.test_share
-    takes, clips = [], []
+    shots, clips = [], []
     for place, (name, variant) in enumerate(group.members()):
         if finished_row(folder, name) is not None:
             continue
@@ -184,7 +179,7 @@ def film_group(group: Group, folder: Path, settings: ClipSettings) -> int:
         family, lens = sample_lens(draw, list(settings.families))
         rotations = augment_rotations(path.rotations, variant, draw, settings.panning)
         video = folder / "videos" / f"{name}.mp4"
-        takes.append(Take(video, lens, rotations))
+        shots.append(Shot(video, lens, rotations, settings.height, settings.width, settings.fps))
         clips.append(
             DatasetClip(
                 id=name,
@@ -202,7 +197,7 @@ def film_group(group: Group, folder: Path, settings: ClipSettings) -> int:
                 scores=dict(source.scores),
             )
         )
-    captions = source.film(path, takes, settings.height, settings.width, settings.fps)
+    captions = source.film(path, shots)
     for clip, caption in zip(clips, captions):
         row = {**clip_row(clip, settings.seed, path.start), "caption": caption}
         write_record(folder, clip.id, row)
@@ -210,13 +205,13 @@ def film_group(group: Group, folder: Path, settings: ClipSettings) -> int:
 
 
 def write_record(folder: Path, name: str, row: dict[str, Any]) -> None:
-    """Write down a clip whose video is complete."""
+    """Write the record of a clip whose video is complete."""
     size = (folder / row["file_name"]).stat().st_size
     write_file(record_path(folder, name), json.dumps({"bytes": size, "row": row}).encode())
 
 
 def record_path(folder: Path, name: str) -> Path:
-    """Where a finished clip is written down."""
+    """The file that records a finished clip."""
     return folder / STATE / "clips" / f"{name}.json"
 
 
@@ -233,7 +228,7 @@ def finished_row(folder: Path, name: str) -> dict[str, Any] | None:
 def _agree(
     state: Path, names: list[str], settings: ClipSettings, places: Sequence[Source], workers: int | None
 ) -> list[str]:
-    """Why each source cannot be used ("" if it can), as the first run found; ValueError if this is another dataset."""
+    """Why each source cannot be used ("" if it can), as the first run found; ValueError if anything changed since."""
     path = state / "plan.json"
     known = [
         {"name": place.name, "categories": list(place.categories), "file": file_fingerprint(place.video)}
@@ -247,7 +242,7 @@ def _agree(
         if changed := [key for key, value in now.items() if plan["asked"].get(key) != value]:
             key = changed[0]
             raise ValueError(
-                f"{state.parent}: holds clips made with {key} {plan['asked'].get(key)!r}, now {now[key]!r}; choose "
+                f"{state.parent}: holds clips made with {key} {plan['asked'].get(key)!r}, not {now[key]!r}; choose "
                 "another folder, or the same settings"
             )
         if plan["sources"] != known:

@@ -1,4 +1,4 @@
-"""Clips on disk: `metadata.parquet`, one row a clip, beside `videos/`; read, written and exported.
+"""Clips on disk: `metadata.parquet`, one row per clip, beside `videos/`; read, written and exported.
 
 Hugging Face `datasets` reads the folder as it is (`load_dataset("videofolder", data_dir=...)`, by its column
 `file_name`). Poses are camera-to-world, gravity-aligned, in units of the clip's near-plane depth, the first camera at
@@ -19,22 +19,53 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.utils.data import Dataset
+from typing_extensions import Unpack
 
 from ucpe.files import atomic_file, file_fingerprint, fingerprint_of
 from ucpe.lenses import lens_family, lens_from_dict
 from ucpe.reading import inside, parse_json
 from ucpe.trajectories import Trajectory
-from ucpe.work import Item, JsonParts, Progress, Quarantine, Stage, complete, folder_lock, run
+from ucpe.work import Item, JsonParts, Quarantine, Stage, WorkArguments, complete, folder_lock, run
 
 METADATA = "metadata.parquet"
 
 SHARDS = ".shards"
-"""Folder of what is known of exported shards."""
+"""Folder with a record of each exported shard."""
+
+
+@dataclass(frozen=True)
+class Pictures:
+    """Where the pictures of a clip are: in a video, or in a row of a shard of desk clips. Any process can read them."""
+
+    path: Path
+    row: int | None = None
+
+    def __str__(self) -> str:
+        return str(self.path) if self.row is None else f"{self.path}, clip {self.row}"
+
+    def key(self) -> str:
+        """Short name that changes when the pictures do, and is the same wherever the file lies."""
+        return file_fingerprint(self.path) + ("" if self.row is None else f"-{self.row:03d}")
+
+    def read(self, frames: int | None = None) -> Tensor:
+        """The pictures (N, H, W, 3) uint8: all, or the first `frames`."""
+        if self.row is None:
+            from ucpe.video import read_frames
+
+            return torch.from_numpy(read_frames(self.path, frames=frames))
+        from safetensors import safe_open
+
+        with safe_open(self.path, "pt") as file:
+            return file.get_slice("video")[self.row][:frames]
+
+    def video(self, frames: int, height: int, width: int) -> Tensor:
+        """The first `frames` pictures, resized to (frames, height, width, 3) uint8."""
+        return sized(self.read(frames), str(self), frames, height, width)
 
 
 @dataclass(frozen=True)
 class DatasetClip:
-    """What is known of a clip without reading its pictures."""
+    """What is known about a clip without reading its pictures."""
 
     id: str
     video: Path
@@ -46,17 +77,24 @@ class DatasetClip:
     split: str = "train"
     variant: str = "original"
     near_depth: float = 1.0
-    """What the poses were divided by."""
+    """Near-plane depth by which positions were divided, in their original units."""
     height: int = 480
     width: int = 832
     categories: tuple[str, ...] = ()
     scores: dict[str, float] = field(default_factory=dict)
+    row: int | None = None
+    """Row of the clip if `video` is a shard of desk clips, else None."""
+
+    @property
+    def pictures(self) -> Pictures:
+        """Where its pictures are."""
+        return Pictures(self.video, self.row)
 
 
 class ClipDataset(Dataset[dict[str, Any]]):
-    """Clips as a torch Dataset: an item is its `video` (N, H, W, 3) uint8, `c2w` (N, 4, 4), `lens`, `caption`, `id`.
+    """Clips as a torch Dataset: an item has `video` (N, H, W, 3) uint8, `c2w` (N, 4, 4), `lens`, `caption` and `id`.
 
-    `clip(index)` is all that is known of a clip, without decoding it. A DataLoader stacks lenses of one model.
+    `clip(index)` is all that is known about a clip, without decoding it. A DataLoader stacks lenses of one model.
     """
 
     def __init__(self, clips: Sequence[DatasetClip]):
@@ -77,7 +115,7 @@ class ClipDataset(Dataset[dict[str, Any]]):
         }
 
     def clip(self, index: int) -> DatasetClip:
-        """What is known of a clip without reading its pictures."""
+        """What is known about a clip without reading its pictures."""
         return self.clips[index]
 
     def families(self) -> list[str]:
@@ -89,14 +127,12 @@ class ClipDataset(Dataset[dict[str, Any]]):
         return [self.clip(index).video.stem for index in range(len(self))]
 
     def video(self, index: int, frames: int | None = None) -> Tensor:
-        """The pictures (N, H, W, 3) uint8 of a clip, or the first of them."""
-        from ucpe.video import read_frames
-
-        return torch.from_numpy(read_frames(self.clip(index).video, frames=frames))
+        """The pictures (N, H, W, 3) uint8 of a clip: all, or the first `frames`."""
+        return self.clip(index).pictures.read(frames)
 
 
 class ClipFolder(ClipDataset):
-    """The folder that `ucpe synthesize` writes; rows stay in their compact columns until asked for."""
+    """The folder that `ucpe synthesize` writes; rows stay in compact columns until asked for."""
 
     def __init__(self, folder: str | Path, split: str | None = None):
         self.folder, self.split = Path(folder), split
@@ -122,7 +158,7 @@ class ClipFolder(ClipDataset):
         return [Path(name).stem for name in self.table["file_name"].to_pylist()]
 
     def clip(self, index: int) -> DatasetClip:
-        """What is known of a clip without reading its pictures."""
+        """What is known about a clip without reading its pictures."""
         row = self.table.slice(range(len(self))[index], 1).to_pylist()[0]
         return clip_of_row(self.folder, row)
 
@@ -131,7 +167,7 @@ class PanShotFolder(ClipDataset):
     """PanShot as its authors publish it (a folder with `PanShot` and `PanFlow` inside), with the same interface."""
 
     def __init__(self, folder: str | Path, split: str = "train"):
-        from ucpe.trajectories.formats import read_panshot
+        from ucpe.trajectories.formats.captioned import read_panshot
 
         self.folder, self.split = Path(folder), split
         self.cameras = [camera for camera in read_panshot(folder, split) if camera.scale is not None]
@@ -144,10 +180,10 @@ class PanShotFolder(ClipDataset):
         return [camera.video.stem for camera in self.cameras if camera.video is not None]
 
     def clip(self, index: int) -> DatasetClip:
-        """What is known of a clip without reading its pictures; its size is the published 480 x 832."""
+        """What is known about a clip without reading its pictures; its size is the published 480 x 832."""
         camera = self.cameras[index]
         assert camera.video is not None and camera.scale is not None
-        match = camera.pose.stem  # the video's name ends in the lens after it
+        match = camera.pose.stem  # the video's name is this, then the lens
         return DatasetClip(
             id=camera.video.stem,
             video=camera.video,
@@ -162,7 +198,7 @@ class PanShotFolder(ClipDataset):
 
 
 PANSHOT_VARIANTS = {"no_rot_aug": "original", "yaw_aug": "yaw", "yaw_pitch_aug": "yaw_pitch", "linear_aug": "panning"}
-"""Our names of PanShot's variants."""
+"""Our names for PanShot's variants."""
 
 
 def open_dataset(folder: str | Path, split: str | None = None) -> ClipDataset:
@@ -173,6 +209,24 @@ def open_dataset(folder: str | Path, split: str | None = None) -> ClipDataset:
     if (folder / "PanShot").is_dir():
         return PanShotFolder(folder, split or "train")
     raise ValueError(f"{folder}: holds neither {METADATA} (`ucpe synthesize`) nor a folder PanShot")
+
+
+def sized(video: Tensor, name: str, frames: int, height: int, width: int) -> Tensor:
+    """The first `frames` of a video (N, H, W, 3) uint8, resized to height x width, which must have its aspect ratio."""
+    count, rows, columns = video.shape[:3]
+    if count < frames:
+        raise ValueError(f"{name} has {count} frames, training needs {frames}: set --frames {(count - 1) // 4 * 4 + 1}")
+    if abs(rows * width / (columns * height) - 1) > 0.02:
+        raise ValueError(
+            f"{name} is {rows} x {columns}: at {height} x {width} it would be squeezed, and no longer fit its lens"
+        )
+    video = video[:frames]
+    if (rows, columns) == (height, width):
+        return video
+    import cv2
+
+    pictures = [cv2.resize(frame, (width, height), interpolation=cv2.INTER_AREA) for frame in video.numpy()]
+    return torch.stack([torch.from_numpy(picture) for picture in pictures])
 
 
 def clip_row(clip: DatasetClip, seed: int = 0, start: int = 0) -> dict[str, Any]:
@@ -248,7 +302,7 @@ def schema() -> Any:
 
 
 def write_metadata(folder: Path, rows: Iterable[dict[str, Any]]) -> int:
-    """Write `metadata.parquet` from its rows; how many there are."""
+    """Write `metadata.parquet` from its rows; return their number."""
     import pyarrow as pa
 
     from ucpe.synthesis.rows import BLOCK
@@ -291,14 +345,14 @@ class Exporting(Stage):
     def __post_init__(self) -> None:
         self.parts = JsonParts(self.folder / SHARDS)
 
-    def find(self, item: Item) -> str | None:
-        """The name of a shard that is there as it was written."""
+    def find(self, item: Item) -> dict[str, Any] | None:
+        """The record of a shard whose file is there, complete; else None."""
         part = super().find(item)
         file = self.folder / f"{item.id}.tar"
         return part if part is not None and file.is_file() and file.stat().st_size == part["bytes"] else None
 
     def process(self, task: tuple[str, Sequence[int]]) -> dict[str, Any]:
-        """Write the clips of these numbers."""
+        """Write one shard, given its name and the indices of its clips; return its record."""
         path, indices = self.folder / f"{task[0]}.tar", task[1]
         with atomic_file(path) as partial, tarfile.open(partial, "w") as tar:
             for index in indices:
@@ -309,7 +363,7 @@ class Exporting(Stage):
         return {"bytes": path.stat().st_size}
 
     def fingerprint(self, indices: Sequence[int]) -> str:
-        """Of what is known of some clips and of their videos."""
+        """Fingerprint of some clips: of what is known about them, and of their videos."""
         clips = [self.dataset.clip(index) for index in indices]
         for clip in clips:
             if not clip.video.is_file():
@@ -321,13 +375,9 @@ def export_webdataset(
     dataset: ClipDataset,
     folder: str | Path,
     shard_clips: int = 100,
-    *,
-    workers: int | None = None,
-    engine: str = "local",
-    retry_failed: bool = False,
-    progress: Progress | None = None,
+    **work: Unpack[WorkArguments],
 ) -> list[Path]:
-    """Tar shards of ID.mp4, ID.txt (caption) and ID.json (the rest) for WebDataset; same clips, same bytes."""
+    """Write tar shards of ID.mp4, ID.txt (caption) and ID.json (the rest) for WebDataset; same clips, same bytes."""
     if shard_clips < 1:
         raise ValueError(f"a shard holds at least 1 clip, got {shard_clips}")
     stage = Exporting(dataset, Path(folder))
@@ -337,7 +387,6 @@ def export_webdataset(
         for number, start in enumerate(starts)
     }
     items = [Item(name, (name, indices), stage.fingerprint(indices)) for name, indices in shards.items()]
-    work: dict[str, Any] = {"workers": workers, "engine": engine, "retry_failed": retry_failed, "progress": progress}
     with folder_lock(stage.folder):
         complete(run(stage, items, quarantine=Quarantine(stage.folder / SHARDS), **work))
     return [stage.folder / f"{name}.tar" for name in shards]

@@ -32,17 +32,17 @@ from ucpe.video import (
 IMAGE_SUFFIXES = (".png", ".jpg", ".jpeg", ".webp", ".tif", ".tiff", ".bmp")
 
 STILL_FPS, STILL_FRAMES = 16.0, 81
-"""Frame rate and length of an image that stands still."""
+"""Frames per second, and number of frames, of an image that is repeated as a video."""
 
 
 LOOKS = (0.1, 0.5, 0.9)
-"""Parts of a video's length at which its layout is looked at."""
+"""Shares of a video's length at which frames are looked at to recognise its layout."""
 
 
 class Footage:
     """A panorama over time: a video file, or an image repeated as every frame.
 
-    What is not said about its layout is recognised by its content; `layout.note` says what was guessed.
+    What is not given of its layout is recognised from its content; `layout.note` says what was guessed.
     """
 
     def __init__(self, path: str | Path, projection: Projection | None = None, stereo: Stereo | None = None):
@@ -63,7 +63,7 @@ class Footage:
 
     @cached_property
     def frames(self) -> int:
-        """How many frames can be decoded; a header may promise more."""
+        """Number of frames that can be decoded; a header may promise more."""
         if self.still:
             return 1
         back, found = 2, 0
@@ -85,7 +85,7 @@ class Footage:
         """What a user should know: what was guessed, and frames that are missing."""
         notes = [self.layout.note] if self.layout.note else []
         if self.frames < self.info.frames and not self.still:
-            notes.append(f"its header says {self.info.frames} frames, {self.frames} can be decoded: it ends there")
+            notes.append(f"its header promises {self.info.frames} frames, but only {self.frames} can be decoded")
         return notes
 
     def frame_numbers(self, frames: int | None = None, fps: float | None = None, start: float = 0.0) -> list[int]:
@@ -102,15 +102,15 @@ class Footage:
         numbers = [0 if self.still else first + int(step * self.info.fps / rate + 1e-6) for step in range(count)]
         if not self.still and numbers[-1] >= self.frames:
             raise ValueError(
-                f"{self.path}: {count} frames at {rate:g} fps from second {start:g} need frame {numbers[-1]}, and it "
-                f"has {self.frames}; ask for fewer frames or a higher fps"
+                f"{self.path}: {count} frames at {rate:g} fps from second {start:g} need frame {numbers[-1]}, but it "
+                f"has only {self.frames}; ask for fewer frames or a higher fps"
             )
         return numbers
 
     def planes(self, indices: Sequence[int], threads: int = 1) -> Iterator[tuple[Panorama, Panorama, Panorama, bool]]:
-        """Luma and colour panoramas, and whether they are full range, of these frame numbers, which never decrease.
+        """The luma panorama and the two colour panoramas of each of these frames, and whether they are full range.
 
-        One frame is in memory at a time; raises VideoError where the footage ends too early.
+        Frame numbers must not decrease. One frame is in memory at a time. Raises VideoError if the footage ends early.
         """
         numbers = list(indices)
         if not numbers or numbers[0] < 0 or any(later < earlier for earlier, later in itertools.pairwise(numbers)):
@@ -139,7 +139,7 @@ class Footage:
         return luma, blue, red, planes.full_range
 
     def _looks(self) -> list[np.ndarray]:
-        """A few frames (H, W, 3)."""
+        """A few frames (H, W, 3) uint8."""
         if self.still:
             return [np.asarray(open_image(self.path))]
         numbers = [int(part * self.info.frames) for part in LOOKS]
@@ -149,7 +149,7 @@ class Footage:
         return looks
 
     def _frame(self, number: int) -> np.ndarray | None:
-        """A frame (H, W, 3) of the file as it is, or None if it cannot be decoded."""
+        """A frame (H, W, 3) uint8 of the file as it is, or None if it cannot be decoded."""
         try:
             return next((frame.rgb for frame in read_video(self.path, start=number, frames=1)), None)
         except VideoError:
@@ -183,8 +183,8 @@ def film(
 ) -> list[VideoInfo]:
     """Write every shot in one pass over the footage, which is decoded once; `progress` is called after each frame.
 
-    Works on the footage's own 4:2:0 planes. No file appears unless all are complete; with `to_the_end`, shots of
-    footage that is damaged somewhere are complete there.
+    Works on the footage's own 4:2:0 planes. No file appears unless all are complete. With `to_the_end`, shots of
+    footage that is damaged somewhere end there and count as complete.
     """
     if threads < 1:
         raise ValueError(f"threads must be at least 1, got {threads}")
@@ -194,7 +194,8 @@ def film(
                 f"{shot.path}: needs {len(indices)} rotations (3, 3), got shape {np.shape(shot.rotations)}"
             )
         if shot.lens.batch_shape not in ((), (len(indices),)):
-            raise ValueError(f"{shot.path}: a lens of batch {tuple(shot.lens.batch_shape)} for {len(indices)} frames")
+            shape = tuple(shot.lens.batch_shape)
+            raise ValueError(f"{shot.path}: its lens must have batch shape () or ({len(indices)},), got {shape}")
 
     def make_view(shot: Shot, lens: Lens) -> View:
         return View(lens, shot.height, shot.width, interpolation=interpolation, antialias=antialias)
@@ -231,7 +232,7 @@ def film(
 
 
 def _to_the_end(frames: Iterator[Any]) -> Iterator[Any]:
-    """Frames until they can no longer be decoded; VideoError if that is the first."""
+    """Frames until one cannot be decoded; VideoError if that is the first."""
     yield next(frames)
     with suppress(VideoError):
         yield from frames

@@ -1,4 +1,4 @@
-"""How a picture of all directions is laid out, told by its content: stereo halves, cube faces, borders that meet."""
+"""Recognises from its content how a 360 degree picture is laid out: stereo halves, cube faces, borders that meet."""
 
 from __future__ import annotations
 
@@ -15,38 +15,45 @@ LOOK_HEIGHT = 320
 """Height in pixels at which pictures are compared."""
 
 ALIKE = 0.7
-"""Correlation of two halves from which they are one scene for two eyes."""
+"""Correlation above which two halves show one scene to two eyes."""
 
 CUBE = 0.35
-"""Correlation along the hidden edges of a cubemap from which they meet; other pictures stay below 0.25."""
+"""Correlation above which the hidden edges of a cubemap meet; other pictures stay below 0.25."""
 
 VALUES_MEET = 3.0
-"""How many times more than neighbouring columns the first and the last column may differ, and still meet."""
+"""The first and the last column meet if they differ at most this many times as much as neighbouring columns."""
 
 STRUCTURE_MEETS = 0.85
-"""The same for what is left of them without slow changes, times how little it correlates."""
+"""The same for their fine structure, whose difference counts less the more the two borders correlate."""
 
 OFFSET = 4
-"""Pixels, at the height above, by which stitching may move one border against the other."""
+"""Pixels, in a picture `LOOK_HEIGHT` high, by which stitching may shift one border against the other."""
 
 POLE_DISTANCE = 0.06
-"""Share of the height between the first row and the one that it is compared with."""
+"""Distance between the first row and the row that it is compared with, as a share of the height."""
 
 PLAIN = 6.0
-"""Standard deviation in grey levels of a row below which nothing can be said of a pole."""
+"""Minimum standard deviation in grey levels that a compared row is taken to have: a plain one says nothing."""
 
-POLES = 0.7
-"""How much the first or the last row of a panorama may vary, in units of rows further in."""
+PLAIN_DETAIL = 0.5
+"""The same for the median strength of a row's detail."""
+
+POLES = 0.6
+"""Maximum variation of the first and last row of a panorama, relative to rows further in."""
 
 SQUEEZED = 16 / 9
 """Width / height to which uploads squeeze panoramas."""
 
 ASPECT_TOLERANCE = 0.02
-"""How far width / height may be from 2, as a share."""
+"""Maximum relative difference between width / height and 2, or 16:9."""
+
+
+WAYS = "--projection and --stereo (ucpe synthesize: these fields in NAME.source.json)"
+"""Where a user sets the layout."""
 
 
 class Layout(NamedTuple):
-    """Where the panorama is in a picture, and what had to be guessed to say so ("" if nothing)."""
+    """How a panorama lies in a picture, and a note about what was guessed ("" if nothing was)."""
 
     projection: Projection
     stereo: Stereo
@@ -58,7 +65,7 @@ def recognize_layout(
     projection: Projection | None = None,
     stereo: Stereo | None = None,
 ) -> Layout:
-    """The layout of footage from some of its frames; what is given is not questioned. ValueError if none fits."""
+    """The layout of footage, recognised from some of its frames; what is given is kept. ValueError if none fits."""
     height, width = pictures[0].shape[:2]
     notes = []
     if stereo is None:
@@ -76,11 +83,9 @@ def recognize_layout(
             if not _is_twice_as_wide(eyes[0]):
                 if fault := _fault(eyes):
                     name = f"{'' if stereo == 'mono' else 'an eye of '}{eye_width} x {eye_height} pixels"
-                    raise ValueError(
-                        f"{name} {fault}; if it is a whole panorama, say which with --projection and --stereo"
-                    )
+                    raise ValueError(f"{name} {fault}; if it is a whole panorama, set {WAYS}")
                 notes.append("an equirectangular panorama that was squeezed (borders meet, poles are points)")
-    note = f"{width} x {height}, taken for {' and for '.join(notes)}; --projection and --stereo say otherwise"
+    note = f"{width} x {height}, taken for {' and for '.join(notes)}; to change that, set {WAYS}"
     return Layout(projection, stereo, note if notes else "")
 
 
@@ -100,16 +105,16 @@ def _is_twice_as_wide(picture: np.ndarray) -> bool:
 
 
 def _fault(eyes: list[np.ndarray]) -> str:
-    """Why pictures are no whole panoramas, or ""."""
+    """Why pictures are not whole panoramas; "" if they are."""
     if np.median([seam(eye) for eye in eyes]) > 1:
         return "whose left and right borders do not meet: flat, or half a sphere (VR180)"
     if np.median([pole_ratios(eye) for eye in eyes], axis=0).min() > POLES:
-        return "whose first and last rows are no single points: flat, or without poles"
+        return "whose first and last rows are not single points: flat, or without poles"
     return ""
 
 
 def whole_width(height: int, width: int) -> int:
-    """Width in pixels of a panorama that may have been squeezed to 16:9: twice its height if so, else its own."""
+    """Width in pixels of a panorama before squeezing: twice its height if it is 16:9, else its own width."""
     return 2 * height if abs(width / height / SQUEEZED - 1) <= ASPECT_TOLERANCE else width
 
 
@@ -128,7 +133,7 @@ def halves_alike(
     picture: np.ndarray,  # (H, W, 3)
     stereo: Stereo,
 ) -> float:
-    """Correlation of detail in the two halves, -1 to 1, at the sideways shift at which it is highest."""
+    """Correlation of detail in the two halves, -1 to 1, at the sideways shift that makes it highest."""
     import cv2
 
     grey = picture.mean(-1)
@@ -148,7 +153,7 @@ def halves_alike(
 def cube_edges_alike(
     picture: np.ndarray,  # (H, W, 3)
 ) -> float:
-    """Median correlation, -1 to 1, of detail on both sides of the eight edges that a cubemap of 3 x 2 faces hides."""
+    """Correlation of detail, -1 to 1, across the edges that a cubemap of 3 x 2 faces hides: the median of all eight."""
     high, wide = picture.shape[0] // 2, picture.shape[1] // 3
     upper, lower = picture[1 : high - 1, 1:-1], picture[high + 1 : 2 * high - 1, 1:-1]
     left, middle, right = np.s_[:wide], np.s_[wide : 2 * wide], np.s_[-wide:]
@@ -170,8 +175,8 @@ def seam(
 ) -> float:
     """How badly the left and the right border meet: near 0 in a panorama, above 1 in a picture that ends there.
 
-    They meet in values, or at least in structure, which is what is left of a column without its slow changes: lenses
-    of a camera that expose differently leave a step in brightness, and stitching moves one side by a few pixels.
+    They meet in values, or at least in structure: a column without its slow changes. Values alone would be too strict,
+    as differently exposed lenses leave a step in brightness and stitching shifts one side by a few pixels.
     """
     import cv2
 
@@ -189,15 +194,26 @@ def seam(
 def pole_ratios(
     frame: np.ndarray,  # (H, W, 3)
 ) -> tuple[float, float]:
-    """How much the first and the last row vary, in units of rows further in: 0 at a pole, 1 where it is cut off."""
-    grey = frame.mean(-1)
-    inward = max(round(POLE_DISTANCE * len(grey)), 1)
-    top = grey[0].std() / max(grey[inward].std(), PLAIN)
-    return float(top), float(grey[-1].std() / max(grey[-1 - inward].std(), PLAIN))
+    """How much the first and the last row vary, relative to rows further in: 0 at a pole, 1 where it is missing.
+
+    In values, or at least in structure, whichever is less: lenses of different brightness leave steps and slow changes
+    along the row of a pole, but no detail.
+    """
+    inward = max(round(POLE_DISTANCE * len(frame)), 1)
+    return _variation(frame[0], frame[inward]), _variation(frame[-1], frame[-1 - inward])
+
+
+def _variation(
+    line: np.ndarray,  # (W, 3)
+    other: np.ndarray,  # (W, 3)
+) -> float:
+    values = line.mean(-1).std() / max(other.mean(-1).std(), PLAIN)
+    strength, reference = (float(np.median(np.abs(_detail(row)).mean(-1))) for row in (line, other))
+    return float(min(values, strength / max(reference, PLAIN_DETAIL)))
 
 
 def _between_columns(picture: np.ndarray) -> float:
-    """How much neighbouring columns of a picture differ; medians over rows, so that single edges change nothing."""
+    """How much neighbouring columns of a picture differ, by medians over rows, so that single edges change nothing."""
     return max(float(np.percentile(np.median(np.abs(np.diff(picture, axis=1)).mean(-1), axis=0), 75)), 0.5)
 
 
@@ -207,7 +223,7 @@ def at_look_height(picture: np.ndarray) -> np.ndarray:
 
 
 def reduced(picture: np.ndarray, height: int | None) -> np.ndarray:
-    """A picture (H, W, ...) at most `height` pixels high, in its proportions."""
+    """A picture (H, W, ...) reduced to at most `height` pixels high, with its aspect ratio."""
     import cv2
 
     if height is None or picture.shape[0] <= height:
@@ -229,7 +245,7 @@ def _detail(
 
 
 def _correlation(first: np.ndarray, second: np.ndarray) -> float:
-    """Of two lines (N, 3), at the shift of up to two samples at which it is highest."""
+    """Highest correlation, -1 to 1, of two lines (N, 3) shifted against each other by up to two samples."""
     best = -1.0
     for shift in range(-2, 3):
         one = first[max(shift, 0) : len(first) + min(shift, 0)]

@@ -32,7 +32,7 @@ MIN_LEVEL = 16
 """Height in pixels below which a panorama is not halved again."""
 
 LEVEL_TOLERANCE = 0.25
-"""Octaves around a whole level within which that level alone is used; sharper and faster, and not visible."""
+"""Octaves around a whole level within which that level alone is used: sharper and faster, without visible steps."""
 
 COLOR_TOLERANCE = 0.5
 """The same for the colour planes of a 4:2:0 picture, whose levels are never blended."""
@@ -45,7 +45,7 @@ TILE = 16
 """Side in pixels of the tiles of a view; small enough for their part of the panorama to stay in the cache."""
 
 ROW = 1024
-"""Pixels that are looked up together."""
+"""Number of pixels that are looked up together."""
 
 
 class Panorama:
@@ -64,7 +64,7 @@ class Panorama:
         if height < 4 or width < 4:
             raise ValueError(f"a panorama must have at least 4 x 4 pixels, got {height} x {width}")
         if projection == "eac" and (width % 3 or height % 2):
-            raise ValueError(f"an equi-angular cubemap has 3 x 2 equal faces, which {height} x {width} pixels have not")
+            raise ValueError(f"an equi-angular cubemap has 3 x 2 equal faces, unlike {height} x {width} pixels")
         self.projection = projection
         self.levels = [picture]
         self._lock = Lock()
@@ -92,7 +92,7 @@ class Panorama:
 
     @property
     def pixels_per_radian(self) -> float:
-        """How finely the picture samples the sphere, on its equator or at the middle of its faces."""
+        """How finely the picture samples the sphere at its equator, or at the middle of its faces."""
         height, width = self.levels[0].shape[:2]
         if self.projection == "eac":
             return math.sqrt(width / 3 * height / 2) / (math.pi / 2)
@@ -113,7 +113,7 @@ def render(
     interpolation: Interpolation = "bilinear",
     antialias: bool = True,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """A picture (H, W, 3) uint8 of a panorama through a lens, and where (H, W) the lens sees; black elsewhere."""
+    """A panorama through a lens, (H, W, 3) uint8, and a mask (H, W) of where the lens sees; black elsewhere."""
     view = View(lens, height, width, interpolation=interpolation, antialias=antialias)
     return view.picture(panorama, rotation), view.mask
 
@@ -146,16 +146,16 @@ class View:
 
     @property
     def mask(self) -> np.ndarray:
-        """Where (H, W) bool the lens sees."""
+        """Mask (H, W) bool of where the lens sees."""
         return self._luma.valid.copy()
 
     def picture(self, panorama: Panorama | np.ndarray, rotation: Any) -> np.ndarray:
-        """The view (H, W, 3) uint8 of a panorama for a camera-to-panorama rotation (3, 3); black where it is blind."""
+        """The view (H, W, 3) uint8 of a panorama for a camera-to-panorama rotation (3, 3); black outside the mask."""
         panorama = panorama if isinstance(panorama, Panorama) else Panorama(panorama)
         return self._luma.sample(panorama, as_rotation(rotation), 0, 0.0).copy()
 
     def planes(self, panorama: tuple[Panorama, Panorama, Panorama], rotation: Any, full_range: bool = False) -> Planes:
-        """The 4:2:0 planes of a view from those of a panorama, without a detour over RGB.
+        """The 4:2:0 planes of a view from the planes of a panorama, without a detour over RGB.
 
         Colour samples sit where H.264 puts them: on even columns, between two rows.
         """
@@ -176,7 +176,7 @@ class View:
 
 
 class _Layer:
-    """Some of a view's pixels, which take a weight of their colour from one level of a panorama."""
+    """Pixels of a view that take their colour, or a weighted part of it, from one level of a panorama."""
 
     def __init__(self, level: int, rays: np.ndarray, places: np.ndarray, weights: np.ndarray):
         rows = -(-len(places) // ROW)
@@ -210,7 +210,7 @@ class _Sampler:
             sphere.pixel_footprint(rays, valid, 2.0**MAX_STRETCH, self.footprint)
 
     def sample(self, panorama: Panorama, rotation: np.ndarray, fill: int, shift: float) -> np.ndarray:
-        """Values (H, W) or (H, W, c); `shift` is how far, in pixels, samples sit left of pixel centres."""
+        """Values (H, W) or (H, W, c), `fill` outside the lens; samples sit `shift` pixels left of pixel centres."""
         from ucpe.synthesis import sphere
 
         plan = self._plan(panorama)

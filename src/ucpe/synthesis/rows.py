@@ -21,23 +21,23 @@ from torch import Tensor
 from ucpe.files import write_file
 
 BLOCK = 4096
-"""Rows that are written, and read, together."""
+"""Number of rows that are written, and read, together."""
 
 POSES = pa.list_(pa.list_(pa.float32(), 12))
-"""One pose a frame."""
+"""One pose per frame."""
 
 CURATED = pa.schema(
     {
         "id": pa.string(),  # unique over all parts
         "source": pa.string(),  # the video a clip was cut from: its clips are all for training or all for testing
         "video": pa.string(),  # the clip's own file, relative to the part's folder; "" if there is none
-        "c2w": POSES,  # one a frame of the clip, in units of its near-plane depth
+        "c2w": POSES,  # one per frame of the clip, in units of its near-plane depth
         "fps": pa.float64(),
         "quality": pa.float64(),  # 0 to 1, 1 is best
         "watermark": pa.float64(),  # 0 to 1, 0 is none
-        "rotation_score": pa.float64(),  # largest rotation against the first frame, degrees
+        "rotation_score": pa.float64(),  # largest rotation relative to the first frame, degrees
         "categories": pa.list_(pa.string()),  # what the place is; may be empty
-        "motion_magnitude": pa.float64(),  # mean length of the optical flow, pixels a frame
+        "motion_magnitude": pa.float64(),  # mean length of the optical flow, pixels per frame
     }
 )
 """A curated panoramic clip."""
@@ -50,9 +50,9 @@ MOTIONS = pa.schema(
         "labels": pa.list_(pa.string()),  # what people wrote about it
         "c2w": POSES,  # gravity-aligned, first position at the origin, any scale
         "fps": pa.float64(),
-        "velocity": pa.float64(),  # largest rotational velocity, degrees a second
+        "velocity": pa.float64(),  # largest rotational velocity, degrees per second
         "exact": pa.bool_(),  # computed, not estimated from a video: never jittery
-        "dropped": pa.string(),  # why it is no candidate, "" if it is one
+        "dropped": pa.string(),  # why it is not a candidate, "" if it is one
     }
 )
 """The motion of a perspective camera whose rotations may be transferred."""
@@ -102,19 +102,19 @@ def part_files(path: Path) -> list[Path]:
 
 
 def read_part(path: Path, schema: pa.Schema, columns: Sequence[str] | None = None) -> pa.Table:
-    """Some columns (all of the schema) of a Parquet file, in the schema's types."""
+    """Columns of a Parquet file, by default all of the schema, in the schema's types."""
     blocks = [block for group in range(row_groups(path)) for block in read_blocks(path, schema, columns, group)]
     return pa.concat_tables(blocks) if blocks else schema.empty_table().select(columns or schema.names)
 
 
 def row_groups(path: Path) -> int:
-    """How many groups of rows a Parquet file has, which can be read one by one."""
+    """Number of row groups in a Parquet file; each can be read by itself."""
     with _readable(path):
         return parquet.ParquetFile(path).num_row_groups
 
 
 def read_blocks(path: Path, schema: pa.Schema, columns: Sequence[str] | None, group: int) -> Iterator[pa.Table]:
-    """Some columns (all of the schema) of a group of rows, in the schema's types and a few rows at a time."""
+    """Columns of one row group, by default all of the schema, in the schema's types; a few rows at a time."""
     wanted = pa.schema([schema.field(name) for name in (columns or schema.names)])
     with _readable(path):
         file = parquet.ParquetFile(path, buffer_size=1 << 20)
@@ -126,7 +126,7 @@ def read_blocks(path: Path, schema: pa.Schema, columns: Sequence[str] | None, gr
 
 
 def take_rows(path: Path, schema: pa.Schema, rows: Sequence[int]) -> pa.Table:
-    """Some rows of a Parquet file by their numbers; what comes after the last is not read."""
+    """Some rows of a Parquet file by their indices; blocks after the last one are not read."""
     found, start = [schema.empty_table()], 0
     blocks = (block for group in range(row_groups(path)) for block in read_blocks(path, schema, None, group))
     while start <= max(rows, default=-1):
@@ -153,7 +153,7 @@ def write_part(path: Path, table: pa.Table, fingerprint: str = "") -> None:
 
 
 def is_current(path: Path, fingerprint: str) -> bool:
-    """Whether a file exists and was made from the same things."""
+    """Whether a file exists and carries this fingerprint."""
     if not Path(path).is_file():
         return False
     try:
@@ -186,7 +186,7 @@ def poses_of_row(column: pa.ChunkedArray, index: int) -> Tensor:
 
 
 def flat_poses(column: pa.ChunkedArray) -> tuple[np.ndarray, np.ndarray]:
-    """All poses (F, 12) of a `c2w` column one after the other, and where each row starts (P + 1,)."""
+    """All poses (F, 12) of a `c2w` column one after the other, and the index (P + 1,) at which each row starts."""
     rows = column.combine_chunks()
     if isinstance(rows, pa.ChunkedArray):
         rows = pa.concat_arrays(rows.chunks) if rows.num_chunks else pa.array([], rows.type)

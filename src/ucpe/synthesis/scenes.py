@@ -14,19 +14,20 @@ from ucpe.lenses import Lens
 from ucpe.synthesis.footage import Footage
 from ucpe.synthesis.panoramas import Interpolation, Panorama, Projection, View
 from ucpe.synthesis.worlds import World, WorldView
+from ucpe.synthesis.worlds.rendering import thread_count
 from ucpe.trajectories import Trajectory
 from ucpe.video import planes_to_rgb
 
 WORLD_NAME = re.compile(r"world:(\d{1,9})(?::(indoor|outdoor))?")
 
 SAMPLES = 2
-"""Rays across and down a pixel of a world."""
+"""Number of rays across, and down, each pixel of a world."""
 
 AHEAD = 60
-"""Frames that are decoded in passing rather than by seeking in a video."""
+"""A frame at most this far ahead is reached by decoding up to it, a further one by seeking."""
 
 NOWHERE = -AHEAD - 1
-"""Frame number of a video that is yet to be opened."""
+"""Frame number of a video that is not open yet."""
 
 
 class Scene(Protocol):
@@ -64,16 +65,17 @@ class WorldScene:
     def picture(
         self, lens: Lens, c2w: torch.Tensor, seconds: float, height: int, width: int, *, fast: bool = False
     ) -> np.ndarray:
-        """What a lens sees at a pose (4, 4), (height, width, 3) uint8; `fast` casts at most one ray a pixel."""
+        """What a lens sees at a pose (4, 4), (height, width, 3) uint8; `fast` casts at most one ray per pixel."""
         pose = c2w.double().clone()
         pose[:3, 3] *= self.world.near_depth
         if fast:
-            return self._view(lens, height, width).quick(self.world, pose, seconds)
+            threads = max(thread_count(None) - 1, 1)  # one core is for who looks: a browser needs as much as the rays
+            return self._view(lens, height, width).quick(self.world, pose, seconds, threads=threads)
         return self._view(lens, height, width, SAMPLES).image(self.world, pose, seconds).color
 
 
 class PanoramaScene:
-    """Panoramic footage: what one point sees, so only the turning of a camera shows. Its last frame stays on."""
+    """Panoramic footage: what one point sees, so only a camera's rotations show. After the end the last frame stays."""
 
     has_depth = False
 
@@ -87,7 +89,7 @@ class PanoramaScene:
     def picture(
         self, lens: Lens, c2w: torch.Tensor, seconds: float, height: int, width: int, *, fast: bool = False
     ) -> np.ndarray:
-        """What a lens sees at a pose (4, 4), (height, width, 3) uint8: the colours a player shows of the video."""
+        """What a lens sees at a pose (4, 4), (height, width, 3) uint8, in the colours that a video player shows."""
         luma, blue, red, full_range = self._at(seconds)
         planes = self._view(lens, height, width).planes((luma, blue, red), c2w[:3, :3], full_range)
         return planes_to_rgb(planes, self.footage.info.colors)

@@ -14,37 +14,27 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ucpe.lenses import Equirectangular, Lens
+from ucpe.lenses import Equirectangular
 from ucpe.reading import inside, read_json, read_json_lines
 from ucpe.trajectories import Trajectory
 from ucpe.video import VIDEO_SUFFIXES
 
 if TYPE_CHECKING:
-    from ucpe.synthesis.footage import Footage
+    from ucpe.synthesis.footage import Footage, Shot
 
 POSE_SUFFIXES = (".npy", ".npz", ".json", ".txt")
 
 
 @dataclass(frozen=True)
 class Path3D:
-    """Where a clip is filmed: the panorama's poses, the camera's own rotations in it, and the scene's near depth."""
+    """Where a clip is filmed: the panorama's poses, the camera's rotations in it, and the scene's near-plane depth."""
 
     erp: Tensor  # (N, 4, 4) float64, gravity-aligned
     rotations: Tensor  # (N, 3, 3), camera to panorama, before augmentation
-    near_depth: float
+    near_depth: float  # in the units of the poses
     start: int = 0
     """First frame of the footage, or seed of the world."""
     categories: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
-class Take:
-    """One clip to film on a path."""
-
-    path: Path
-    """Video to write."""
-    lens: Lens
-    rotations: Tensor  # (N, 3, 3), camera to panorama
 
 
 class Source(Protocol):
@@ -52,24 +42,24 @@ class Source(Protocol):
 
     @property
     def name(self) -> str:
-        """What it is called in the dataset."""
+        """Its name in the dataset."""
 
     @property
     def categories(self) -> tuple[str, ...]:
-        """What is seen there, where known."""
+        """What is seen there, if known."""
 
     @property
     def scores(self) -> dict[str, float]:
-        """What curation thought of it."""
+        """Its scores from curation, by name."""
 
     def check(self) -> None:
         """Raise ValueError if nothing can be filmed here."""
 
     def plan(self, number: int, frames: int, fps: float, generator: np.random.Generator) -> Path3D:
-        """The path of this source's clips with a number; depends on the arguments alone."""
+        """One of this source's paths, by its number; depends on the arguments alone."""
 
-    def film(self, path: Path3D, takes: Sequence[Take], height: int, width: int, fps: float) -> list[str]:
-        """Write the takes' videos and return a true caption for each, empty where none is known."""
+    def film(self, path: Path3D, shots: Sequence[Shot]) -> list[str]:
+        """Write the shots' videos and return a true caption for each, empty where none is known."""
 
 
 @dataclass(frozen=True)
@@ -78,19 +68,19 @@ class PanoramaSource:
 
     video: Path
     poses: Path | None = None
-    """Camera-to-world poses of the footage, one a frame, in any trajectory format; None if it stands still."""
+    """Camera-to-world poses of the footage, one per frame, in any trajectory format; None if it stands still."""
     up: str | None = None
     """Up in the world of the poses: +z, "x,y,z", or first (the first panorama is level); the format's if not given."""
     projection: str | None = None
-    """equirectangular or eac; recognised by content if not given."""
+    """equirectangular or eac; recognised from the content if not given."""
     stereo: str | None = None
-    """mono, top-bottom or side-by-side; the left eye is used. Recognised by content if not given."""
+    """mono, top-bottom or side-by-side; the left eye is used. Recognised from the content if not given."""
     near_depth: float | None = None
-    """Near-plane depth in the units of the poses."""
+    """Near-plane depth in the units of the poses; needed if the footage moves."""
     rotations: tuple[Path, ...] = ()
-    """Trajectory files whose rotations, camera to panorama, to film with, as `ucpe match` transfers them."""
+    """Trajectory files with the rotations, camera to panorama, to film with, as `ucpe match` transfers them."""
     start: int | None = None
-    """Frame at which the rotations start."""
+    """Frame of the footage at which clips start; drawn at random if not given."""
     caption: str = ""
     categories: tuple[str, ...] = ()
     scores: dict[str, float] = field(default_factory=dict)
@@ -101,37 +91,40 @@ class PanoramaSource:
         return self.video.name
 
     def check(self) -> None:
-        """Raise ValueError if the footage or a file beside it cannot be used; decodes some frames and its end."""
+        """Raise ValueError if the footage or a file beside it cannot be used; decodes a few frames and the end."""
         footage = self.footage()
         if 2 * footage.frames < footage.info.frames:
             raise ValueError(
-                f"{self.video}: {footage.frames} of its {footage.info.frames} frames can be decoded; is it complete?"
+                f"{self.video}: only {footage.frames} of {footage.info.frames} frames can be decoded; is it complete?"
             )
         for note in footage.notes:
             warnings.warn(f"{self.video}: {note}", stacklevel=2)
         if self.poses is not None:
             poses = Trajectory.load(self.poses, up=self.up)
             if not poses.up_known:
-                warnings.warn(f"{self.poses} does not say which way is up: its first panorama is taken to be level")
+                warnings.warn(
+                    f"{self.poses} does not say which way is up: its first panorama is taken to be level "
+                    '(to change that, put "up": "+z" or another direction into NAME.source.json)'
+                )
             if len(poses) not in (footage.frames, footage.info.frames):
                 raise ValueError(
                     f"{self.poses}: {len(poses)} poses for the {footage.frames} frames of {self.video.name}"
                 )
             if self.near_depth is None and poses.path_length() > 1e-6:
                 raise ValueError(
-                    f"{self.video}: footage that moves needs its near-plane depth (near_depth), to scale the poses by"
+                    f"{self.video}: footage that moves needs near_depth, the near-plane depth by which poses are scaled"
                 )
         for file in self.rotations:
             Trajectory.load(file)
 
     def plan(self, number: int, frames: int, fps: float, generator: np.random.Generator) -> Path3D:
-        """A stretch of the footage, at random unless the rotations fix it."""
+        """A stretch of the footage, at random unless `start` is given."""
         footage = self.footage()
         step = footage.info.fps / fps
         span = int((frames - 1) * step + 1e-6) + 1
         if span > footage.frames:
             raise ValueError(
-                f"{self.video}: {frames} frames at {fps:g} fps take {span} frames of it, and it has {footage.frames}"
+                f"{self.video}: {frames} frames at {fps:g} fps need {span} of its frames, but it has {footage.frames}"
             )
         start = self.start if self.start is not None else int(generator.integers(footage.frames - span + 1))
         numbers = torch.tensor([start + int(n * step + 1e-6) for n in range(frames)])
@@ -145,16 +138,15 @@ class PanoramaSource:
             rotations = (given if len(given) == frames else given.resample(frames=frames)).rotations.double()
         return Path3D(erp, rotations, self.near_depth or 1.0, start, self.categories)
 
-    def film(self, path: Path3D, takes: Sequence[Take], height: int, width: int, fps: float) -> list[str]:
-        """Write all takes in one pass over the footage."""
-        from ucpe.synthesis.footage import Shot, film
+    def film(self, path: Path3D, shots: Sequence[Shot]) -> list[str]:
+        """Write all shots in one pass over the footage."""
+        from ucpe.synthesis.footage import film
 
-        footage = self.footage()
-        step = footage.info.fps / fps
-        numbers = [path.start + int(n * step + 1e-6) for n in range(len(path.erp))]
-        shots = [Shot(take.path, take.lens, take.rotations.numpy(), height, width, fps) for take in takes]
-        film(footage, shots, numbers)
-        return [self.caption] * len(takes)
+        if shots:
+            footage = self.footage()
+            step = footage.info.fps / shots[0].fps
+            film(footage, shots, [path.start + int(n * step + 1e-6) for n in range(len(path.erp))])
+        return [self.caption] * len(shots)
 
     def footage(self) -> Footage:
         """The opened video; opened once in a process, unless the file changes."""
@@ -173,7 +165,7 @@ WALK = (0.15, 1.2)
 """Shortest and longest way, in near-plane depths, of a camera through a world."""
 
 CLEARANCE = 0.35
-"""Metres that a camera keeps from every surface of a world."""
+"""Minimum distance in metres between a camera and the surfaces of a world."""
 
 
 @dataclass(frozen=True)
@@ -183,20 +175,20 @@ class WorldSource:
     kind: str | None = None
     moving: bool = False
     samples: int = 1
-    """Rays a pixel along each side."""
+    """Number of rays per pixel along each side."""
     categories: tuple[str, ...] = ()
     scores: dict[str, float] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
-        """As written on the command line."""
+        """Its name as typed on the command line."""
         return ":".join(["worlds", *([self.kind] if self.kind else []), *(["moving"] if self.moving else [])])
 
     def check(self) -> None:
         """Worlds need nothing."""
 
     def plan(self, number: int, frames: int, fps: float, generator: np.random.Generator) -> Path3D:
-        """A walk through a new world in any direction, camera in hand, looking roughly where it goes."""
+        """A walk through a new world in any direction, with a hand-held camera that looks roughly ahead."""
         from ucpe.synthesis.worlds import near_plane_depth
 
         seed = int(generator.integers(2**31))
@@ -221,18 +213,19 @@ class WorldSource:
         depth = np.stack([world.depth((spot, directions, None), threads=1) for spot in spots])
         return Path3D(erp, rotations, near_plane_depth(depth), seed, (f"{world.kind} {world.ground}",))
 
-    def film(self, path: Path3D, takes: Sequence[Take], height: int, width: int, fps: float) -> list[str]:
-        """Cast every take through its lens; the caption names what it shows."""
+    def film(self, path: Path3D, shots: Sequence[Shot]) -> list[str]:
+        """Cast every shot through its lens; the caption names what it shows."""
         from ucpe.synthesis.worlds import render_clip
         from ucpe.video import write_video
 
         world = self._world(path.start)
         captions = []
-        for take in takes:
+        for shot in shots:
             c2w = path.erp.clone()
-            c2w[:, :3, :3] = path.erp[:, :3, :3] @ take.rotations
-            image = render_clip(world, take.lens, c2w, height, width, fps, self.samples, threads=1)
-            write_video(take.path, image.color, fps)
+            c2w[:, :3, :3] = path.erp[:, :3, :3] @ shot.rotations
+            size = (shot.height, shot.width)
+            image = render_clip(world, shot.lens, c2w, *size, shot.fps, self.samples, threads=1)
+            write_video(shot.path, image.color, shot.fps)
             captions.append(world.caption_of(image))
         return captions
 
@@ -321,7 +314,7 @@ KINDS = {
 
 
 def _settings(path: Path, content: Any, where: str | Path) -> dict[str, Any]:
-    """The fields of a PanoramaSource from JSON, paths taken relative to the file they stand in."""
+    """The fields of a PanoramaSource from JSON; paths are relative to the JSON file."""
     if not isinstance(content, dict):
         raise ValueError(f"{where}: expected an object, found {type(content).__name__}")
     known = set(PanoramaSource.__dataclass_fields__)
@@ -343,7 +336,7 @@ def _settings(path: Path, content: Any, where: str | Path) -> dict[str, Any]:
 
 
 def _walk(heading: float, length: float, bend: float, rise: float, frames: int) -> np.ndarray:
-    """Positions (N, 3) on an even, gently curved way from the origin, heading in degrees to the right of +z."""
+    """Positions (N, 3), evenly spaced on a gently curved way from the origin; heading in degrees to the right of +z."""
     time = np.linspace(0, 1, frames)
     angle = math.radians(heading) + bend * time
     step = np.stack([np.sin(angle), np.full(frames, -rise), np.cos(angle)], -1) * (length / max(frames - 1, 1))

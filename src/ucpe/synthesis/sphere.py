@@ -43,7 +43,7 @@ def _equirectangular(a, b, c):
 
 @njit(inline="always", fastmath=True)
 def _equi_angular(a, b, c):
-    """Place in the two strips left-front-right and down-back-up of an unpadded equi-angular cubemap."""
+    """Unit coordinates of a direction in an unpadded equi-angular cubemap: strips left-front-right and down-back-up."""
     wide, tall, deep = abs(a), abs(b), abs(c)
     along_z = (deep >= wide) & (deep >= tall)
     along_x = (not along_z) & (wide >= tall)
@@ -79,10 +79,10 @@ def _turn(r, p, q, s):
 
 @kernel(fastmath=True, nogil=True)
 def map_equirectangular(rays, rotation, width, height, shift, reach, x, y, edges):
-    """Pixels x, y (H, W), in a panorama of height x width, of camera rays (3, H, W) turned by a rotation; all float32.
+    """Pixels x, y (H, W) of a panorama at which camera rays (3, H, W), turned by a rotation, arrive; all float32.
 
-    `shift` moves the panorama's samples to the left, in pixels. Flat positions of pixels whose interpolation (`reach`
-    pixels around) crosses the panorama's border go to `edges`; their number is returned.
+    `shift` moves the panorama's samples to the left, in pixels. Pixels whose interpolation (`reach` pixels around)
+    crosses the panorama's border go to `edges` as flat indices; their number is returned.
     """
     count, columns = 0, rays.shape[2]
     scale_x, move_x = np.float32(width), np.float32(shift - 0.5)
@@ -249,7 +249,7 @@ def scatter_weighted(values, places, weights, total):
 
 @kernel(nogil=True)
 def pixel_footprint(rays, valid, largest_ratio, out):
-    """Radians out (H, W) that pixels of rays (3, H, W) span along their wide side, at most a multiple of the narrow."""
+    """Radians, into out (H, W), that pixels span along their wide side: at most `largest_ratio` times the narrow."""
     height, width = valid.shape
     step = np.zeros((2, 3))
     for v in range(height):

@@ -18,19 +18,21 @@ import numpy as np
 import pyarrow.compute as compute
 import torch
 from torch import Tensor
+from typing_extensions import Unpack
 
 from ucpe.figures import GRID, INK, new_figure, quiet_axes, save_figure
 from ucpe.files import atomic_file
 from ucpe.lenses import FAMILIES, Lens, lens_from_dict
 from ucpe.reading import parse_json
 from ucpe.synthesis.dataset import METADATA, ClipDataset, clip_of_row, open_dataset, read_metadata, schema
+from ucpe.synthesis.motion.figures import draw_balance
 from ucpe.synthesis.rows import BLOCK, flat_poses, read_blocks, row_groups, take_rows
 from ucpe.trajectories import Trajectory
 from ucpe.trajectories.rotations import angles_from_rotation
-from ucpe.work import Calls, Item, Progress, complete, run
+from ucpe.work import Calls, Item, WorkArguments, complete, run
 
 FRAMES = 81
-"""Frames over which RealEstate10K paths are compared; shorter ones are left out, as in the paper."""
+"""Number of frames over which RealEstate10K paths are compared; shorter paths are left out, as in the paper."""
 
 ACCENT = "#c8553d"
 FAMILY_COLORS = {"pinhole": "#3d6cb3", "wide": "#3a9a73", "fisheye": "#dd9a2f", "extreme-fisheye": "#c8553d"}
@@ -38,27 +40,27 @@ FAMILY_COLORS = {"pinhole": "#3d6cb3", "wide": "#3a9a73", "fisheye": "#dd9a2f", 
 
 @dataclass(frozen=True)
 class Statistics:
-    """Numbers of a dataset, one entry a clip."""
+    """Numbers of a dataset, one entry per clip."""
 
     name: str
     directions: np.ndarray  # (M,) degrees to the right of the first camera's heading, of clips that move
     distances: np.ndarray  # (C,) near-plane depths from first to last camera
     yfov: np.ndarray  # (C,) degrees
     xfov: np.ndarray  # (C,) degrees
-    xi: np.ndarray  # (C,) NaN for lenses that are no UCM
+    xi: np.ndarray  # (C,) 0 for pinholes, NaN for lenses that are neither pinhole nor UCM
     pitch: np.ndarray  # (C,) degrees, first camera; NaN where the world's vertical is not known
     roll: np.ndarray  # (C,) degrees, likewise
     families: dict[str, int]
     variants: dict[str, int]
     categories: dict[str, int]
-    """Clips by category."""
+    """Number of clips by category."""
     categories_before: dict[str, int]
-    """Sources by category."""
+    """Number of sources by category."""
     left_out: int = 0
 
     @property
     def clips(self) -> int:
-        """How many clips there are."""
+        """Number of clips."""
         return len(self.distances)
 
     def summary(self) -> dict[str, Any]:
@@ -87,10 +89,7 @@ class Statistics:
 def gather(
     path: str | Path,
     split: str | None = None,
-    *,
-    workers: int | None = None,
-    engine: str = "local",
-    progress: Progress | None = None,
+    **work: Unpack[WorkArguments],
 ) -> Statistics:
     """Statistics of a dataset folder (ours or PanShot's) or of a folder of RealEstate10K files; reads no video."""
     path = Path(path)
@@ -106,8 +105,7 @@ def gather(
         clips = range(len(dataset))
         tasks, read = _slices(clips), partial(clips_block, dataset)
     items = [Item(str(number), task) for number, task in enumerate(tasks)]
-    options: dict[str, Any] = {"workers": workers, "engine": engine, "progress": progress}
-    parts = complete(run(Calls(read, f"blocks of {path.name}"), items, **options))
+    parts = complete(run(Calls(read, f"blocks of {path.name}"), items, **work))
     found = statistics_of(path.name, [parts[item.id] for item in items], _sources_before(path))
     if not found.clips:
         detail = f" of at least {FRAMES} frames among {len(texts)} .txt files" if texts else ""
@@ -116,7 +114,7 @@ def gather(
 
 
 def statistics_of(name: str, blocks: Sequence[Block], before: dict[str, int]) -> Statistics:
-    """Statistics of blocks of clips, with the sources of each category."""
+    """Statistics of blocks of clips; `before` is the number of sources by category."""
     whole = _together(blocks)
     families, variants, categories = map(dict, whole.counts)
     numbers: dict[str, Any] = whole.numbers
@@ -132,7 +130,7 @@ def statistics_of(name: str, blocks: Sequence[Block], before: dict[str, int]) ->
 
 
 class Block(NamedTuple):
-    """Numbers of some clips by name, and how many there are of each family, variant and category."""
+    """Numbers of some clips by name, and counts of their families, variants and categories."""
 
     numbers: dict[str, np.ndarray]
     counts: tuple[Counter[str], Counter[str], Counter[str]]
@@ -154,7 +152,7 @@ def _together(blocks: Sequence[Block]) -> Block:
 
 
 def _rows_block(folder: Path, split: str | None, group: int) -> Block:
-    """A group of rows of our table."""
+    """The clips of one row group of our table."""
     columns = ("id", "split", "poses", "lens", "family", "variant", "categories", "height", "width")
     blocks = []
     for table in read_blocks(folder / METADATA, schema(), columns, group):
@@ -168,7 +166,7 @@ def _rows_block(folder: Path, split: str | None, group: int) -> Block:
             raise ValueError(f"{folder / METADATA}: a clip has no poses")
         lenses = [parse_json(text, f"{folder / METADATA}, lens") for text in table["lens"].to_pylist()]
         if wrong := [lens for lens in lenses if not isinstance(lens, dict)]:
-            raise ValueError(f"{folder / METADATA}: {wrong[0]!r} is no lens")
+            raise ValueError(f"{folder / METADATA}: {wrong[0]!r} is not a lens")
         facts = (table[name].to_pylist() for name in ("height", "width", "family", "variant", "categories"))
         blocks.append(_block(poses[places[:-1]], poses[places[1:] - 1], lenses, *facts))
     return _together(blocks)
@@ -203,7 +201,7 @@ def _block(
 
 
 def _realestate_block(texts: Sequence[Path]) -> Block:
-    """RealEstate10K files over their first 81 frames; gravity is not known there."""
+    """RealEstate10K paths over their first 81 frames, in which gravity is unknown; other .txt files are skipped."""
     cameras, left_out = [], 0
     for text in texts:
         try:
@@ -226,7 +224,7 @@ def _realestate_block(texts: Sequence[Path]) -> Block:
 def _lens_numbers(
     lenses: Sequence[dict[str, Any]], heights: Sequence[int], widths: Sequence[int]
 ) -> dict[str, np.ndarray]:
-    """Fields of view in degrees and xi (C,) of lenses; those that differ in their numbers only are solved together."""
+    """Fields of view in degrees and xi (C,) of lenses; lenses that differ only in their numbers are solved together."""
     found = {name: np.full(len(lenses), np.nan) for name in ("yfov", "xfov", "xi")}
     groups: dict[str, list[int]] = {}
     for row, content in enumerate(lenses):
@@ -250,7 +248,7 @@ def _alike(groups: Iterable[list[int]], lenses: Sequence[dict[str, Any]]) -> Ite
 
 
 def draw_statistics(statistics: Sequence[Statistics], path: str | Path) -> None:
-    """The paper's figures, one row a dataset: rose, vertical field of view, lens map, pitch and roll."""
+    """Draw the paper's figures, one row per dataset: directions, vertical field of view, lens map, pitch and roll."""
     rows = len(statistics)
     figure = new_figure(15, 3.9 * rows, layout="constrained")
     for row, values in enumerate(statistics):
@@ -264,28 +262,13 @@ def draw_statistics(statistics: Sequence[Statistics], path: str | Path) -> None:
     save_figure(figure, path)
 
 
-def draw_categories(statistics: Statistics, path: str | Path, most: int = 40) -> None:
-    """Category balance: shares of the sources before, and of the clips after."""
-    panels = [("before: sources", statistics.categories_before), ("after: clips", statistics.categories)]
-    panels = [(title, counts) for title, counts in panels if counts]
-    if not panels:
-        raise ValueError(f"{statistics.name}: its clips have no categories")
-    figure = new_figure(12, 3 * len(panels), layout="constrained")
-    axes = figure.subplots(len(panels), 1, squeeze=False)
-    names = [name for name, _ in Counter(panels[0][1]).most_common(most)]
-    names += [name for name in panels[-1][1] if name not in names][: max(most - len(names), 0)]
-    for axis, (title, counts) in zip(axes[:, 0], panels):
-        shares = [100 * counts.get(name, 0) / sum(counts.values()) for name in names]
-        axis.bar(names, shares, color=FAMILY_COLORS["pinhole"])
-        axis.set_ylabel("share (%)", color=INK)
-        axis.set_title(title, color=INK, fontsize=11, loc="left")
-        axis.tick_params(axis="x", rotation=60 if len(names) > 8 else 0, labelsize=8)
-        quiet_axes(axis)
-    save_figure(figure, path)
+def draw_categories(statistics: Statistics, path: str | Path) -> None:
+    """Draw how even the categories are: of the sources before, and of the clips after."""
+    draw_balance({"sources": statistics.categories_before, "clips": statistics.categories}, path)
 
 
 def few_clips(folder: str | Path, split: str | None = None, count: int = 32) -> ClipDataset:
-    """A few clips of a dataset, the families mixed; of our own, only their rows are read."""
+    """A few clips of one of our datasets, lens families mixed, reading only their rows; any other dataset whole."""
     folder = Path(folder)
     if not (folder / METADATA).is_file():
         return open_dataset(folder, split)
@@ -297,7 +280,7 @@ def few_clips(folder: str | Path, split: str | None = None, count: int = 32) -> 
 
 
 def contact_sheet(dataset: ClipDataset, path: str | Path, rows: int = 8, columns: int = 4, width: int = 260) -> None:
-    """First frames of clips in a grid, the families mixed, each with its lens and caption."""
+    """Draw first frames of clips in a grid, lens families mixed, each with its lens and caption."""
     from PIL import Image, ImageDraw
 
     chosen = _spread(dataset.families(), rows * columns)
@@ -329,7 +312,8 @@ def _motion(
     first: Tensor,  # (C, 3, 4)
     last: Tensor,  # (C, 3, 4)
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Horizontal direction of last minus first position, from the first camera's heading, and its length."""
+    """Horizontal direction (M,) of the way from first to last position, in degrees right of the first camera's heading
+    (only of clips that move), and the way's length (C,)."""
     way = last[:, :, 3] - first[:, :, 3]
     moves = torch.hypot(way[:, 0], way[:, 2]) > 0.02
     heading = torch.atan2(first[:, 0, 2], first[:, 2, 2])

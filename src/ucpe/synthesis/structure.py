@@ -1,4 +1,4 @@
-"""Structure from motion with pycolmap, set up alike wherever it is used: quiet, on the CPU, the same at every run."""
+"""Structure from motion with pycolmap, set up the same wherever it is used: quiet, on the CPU, reproducible."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 
 
 def load_pycolmap(what: str) -> Any:
-    """The library, without its progress lines; ValueError that says what needs it."""
+    """pycolmap with its progress lines turned off; if it is missing, ValueError that says that `what` needs it."""
     try:
         import pycolmap
     except ImportError:
@@ -23,7 +23,7 @@ def write_picture(
     number: int,
     rgb: np.ndarray,  # (H, W, 3) uint8
 ) -> str:
-    """Write a frame as the picture of its number; returns the file's name."""
+    """Write a frame as a PNG named by its number; return the file name."""
     import cv2
 
     name = f"{number:08d}.png"
@@ -42,9 +42,9 @@ def extract_features(
     enlarged: bool = True,
     threads: int = 1,
 ) -> None:
-    """Find the features of all pictures of a folder, which share one camera of a model, and parameters if given.
+    """Find features in all pictures of a folder, which share one camera of a COLMAP model (with parameters, if given).
 
-    Pictures are enlarged to twice their size first, which finds finer features and takes three times as long.
+    If `enlarged`, pictures are first doubled in size, which finds finer features and takes three times as long.
     """
     pycolmap = load_pycolmap("extracting features")
     reader, extraction = pycolmap.ImageReaderOptions(), pycolmap.FeatureExtractionOptions()
@@ -62,7 +62,7 @@ def extract_features(
 def match_features(
     database: Path, *, overlap: int | None = None, seed: int = 0, threads: int = 1, homographies: bool = True
 ) -> None:
-    """Match each picture with the `overlap` next ones and some further ones, or with all others without `overlap`."""
+    """Match each picture with the next `overlap` ones and some further ones, or without `overlap` with all others."""
     pycolmap = load_pycolmap("matching features")
     matching, verification = pycolmap.FeatureMatchingOptions(), pycolmap.TwoViewGeometryOptions()
     matching.num_threads, matching.use_gpu, verification.ransac.random_seed = threads, False, seed
@@ -78,7 +78,7 @@ def match_features(
 
 
 def mapping_options(seed: int = 0, threads: int = 1, *, hold_lens: bool = False) -> Any:
-    """Options of one incremental map without colours, which keeps the lens as it is if asked."""
+    """Options for one incremental map without colours; with `hold_lens` the lens stays as it is."""
     options = load_pycolmap("mapping").IncrementalPipelineOptions()
     options.random_seed = options.mapper.random_seed = options.triangulation.random_seed = seed
     options.num_threads = options.mapper.num_threads = threads
@@ -91,7 +91,7 @@ def mapping_options(seed: int = 0, threads: int = 1, *, hold_lens: bool = False)
 
 
 def largest_map(database: Path, images: Path, output: Path, options: Any) -> Any | None:
-    """The map with most pictures, if there is one."""
+    """The map with the most pictures; None if there is none."""
     output.mkdir(exist_ok=True)
     maps = load_pycolmap("mapping").incremental_mapping(database, images, output, options)
     return max(maps.values(), key=lambda found: found.num_reg_images(), default=None)

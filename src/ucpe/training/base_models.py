@@ -10,11 +10,12 @@ import torch
 from torch import nn
 
 from ucpe import desk
-from ucpe.adapters import Adapter, CameraAdapter, CameraCtrl, ReCamMaster, SanaWMCamera
+from ucpe.adapters import Adapter, CameraAdapter, CameraCtrl, ReCamMaster, SanaWMCamera, load_adapter
 from ucpe.adapters.hub import hub_folder
 from ucpe.adapters.sizes import PRESETS
 from ucpe.desk import model as desk_parts
 from ucpe.files import file_fingerprint, fingerprint_of
+from ucpe.generation.loading import ADAPTER_FOLDER
 from ucpe.training.denoiser import Denoiser, PromptEncoder
 from ucpe.training.recipes import DESK, DESK_BASE, SANA_WM, WAN, WAN_I2V, Recipe
 from ucpe.training.world_models import WorldModelDenoiser, WorldModelPromptEncoder
@@ -79,8 +80,13 @@ class BaseModel:
     def transformer_config(self) -> dict[str, Any]:
         """Constructor arguments of the transformer."""
         if self.folder is None:
-            return desk_parts.transformer_config()
+            return desk_parts.transformer_config(self.latent_channels)
         return json.loads((self._part("transformer") / "config.json").read_text())
+
+    @property
+    def latent_channels(self) -> int:
+        """Channels of the autoencoder's latents."""
+        return json.loads((self._part("vae") / "config.json").read_text())["z_dim"]
 
     @property
     def concatenates_image(self) -> bool:
@@ -149,12 +155,16 @@ class BaseModel:
         torch.manual_seed(recipe.seed)
         prompts = None if recipe.cache_text else self.prompts()
         if self.fresh:
-            transformer: Any = desk_parts.make_transformer()
+            transformer: Any = desk_parts.make_transformer(self.latent_channels)
         else:
             transformer = _load(
                 transformer_class(self.transformer_config), self._part("transformer"), DTYPES[recipe.precision]
             )
-        return build_denoiser(recipe, transformer, prompts, self.expand_timesteps)
+        adapter = None
+        if recipe.train_base and recipe.adapter != "none" and self.folder is not None:
+            trained = self.folder / ADAPTER_FOLDER
+            adapter = load_adapter(trained) if trained.is_dir() else None
+        return build_denoiser(recipe, transformer, prompts, self.expand_timesteps, adapter)
 
     def _part(self, name: str) -> Path:
         if name == "vae" and self.recipe.autoencoder is not None:
@@ -170,11 +180,14 @@ class BaseModel:
 
 
 def build_denoiser(
-    recipe: Recipe, transformer: nn.Module, prompts: PromptEncoder | None = None, expand_timesteps: bool = False
+    recipe: Recipe,
+    transformer: nn.Module,
+    prompts: PromptEncoder | None = None,
+    expand_timesteps: bool = False,
+    adapter: Adapter | None = None,
 ) -> Denoiser:
-    """A transformer with the recipe's adapter attached and gradients where the recipe wants them."""
-    adapter = None
-    if recipe.adapter != "none":
+    """A transformer with an adapter, by default a fresh one, and gradients where the recipe wants them."""
+    if adapter is None and recipe.adapter != "none":
         adapter = ADAPTERS[recipe.adapter].for_transformer(transformer, **recipe.adapter_options())
     world_model = type(transformer).__name__ == "SanaWMTransformer3DModel"
     kind = WorldModelDenoiser if world_model else Denoiser

@@ -12,8 +12,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ucpe.synthesis.dataset import ClipDataset, Pictures
 from ucpe.training.base_models import BaseModel
-from ucpe.training.clips import Pictures, TrainingClips
 from ucpe.trajectories import Trajectory
 from ucpe.work import Item, Quarantine, Record, RecordParts, Resources, Stage, run
 
@@ -37,7 +37,7 @@ class EncodedClips:
     or be shared between runs, and only what changed is encoded again.
     """
 
-    def __init__(self, source: TrainingClips, model: BaseModel, cache: Path):
+    def __init__(self, source: ClipDataset, model: BaseModel, cache: Path):
         recipe = model.recipe
         self.source, self.recipe = source, recipe
         parts = ("vae", "image_encoder") if model.image_encoder else ("vae",)
@@ -56,7 +56,7 @@ class EncodedClips:
     def __getitem__(self, index: int) -> EncodedClip:
         """One clip; it must have been encoded."""
         number = self.numbers[index]
-        clip = self.source[number]
+        clip = self.source.clip(number)
         tensors = _read(self.videos, self.video(number))
         text = clip.caption if self.texts is None else self.embedding(clip.caption)
         return EncodedClip(
@@ -83,7 +83,7 @@ class EncodedClips:
 
     def video(self, number: int) -> Item:
         """The work of encoding a clip of the source."""
-        pictures = self.source.pictures(number)
+        pictures = self.source.clip(number).pictures
         return Item(pictures.key(), pictures)
 
     def text(self, caption: str) -> Item:
@@ -215,10 +215,10 @@ def encode_missing(
     """
     captions, broken, frames = {""}, {}, model.recipe.frames
     for number in numbers:
-        clip = clips.source[number]
+        clip = clips.source.clip(number)
         captions.add(clip.caption)
         if len(clip.camera) < frames:
-            broken[number] = f"{clip.name}: {len(clip.camera)} poses, training needs {frames}"
+            broken[number] = f"{clip.pictures}: {len(clip.camera)} poses, training needs {frames}"
     if clips.texts is not None:
         texts = [clips.text(caption) for caption in sorted(captions)][rank::processes]
         for _ in run(CaptionEncoding(model, device, clips.texts), texts, **options):

@@ -29,7 +29,7 @@ def video_sampler(
 ) -> Callable[[int, Denoiser], None]:
     """A hook that generates the first validation clips' captions with their cameras, into `output`/samples."""
     pipe = camera_pipeline(recipe, model, denoiser)
-    chosen = [clips.source[number] for number in clips.numbers[: recipe.samples]]
+    chosen = [clips.source.clip(number) for number in clips.numbers[: recipe.samples]]
 
     def sample(step: int, trained: Denoiser) -> None:
         from ucpe.video import write_video
@@ -40,8 +40,7 @@ def video_sampler(
             camera = clip.camera[: recipe.frames]
             image = None
             if trained.concatenates_image:
-                number = clips.numbers[index]
-                image = clips.source.pictures(number).video(recipe.frames, recipe.height, recipe.width)[0].numpy()
+                image = clip.pictures.video(recipe.frames, recipe.height, recipe.width)[0].numpy()
             with torch.autocast(device.type, DTYPES[recipe.precision], enabled=recipe.precision != "no"):
                 video = pipe(clip.caption, camera, image=image, height=recipe.height, width=recipe.width, seed=index)
             write_video(output / SAMPLES / f"step-{step:07d}-{index}.mp4", video.videos[0].frames, camera.fps)
@@ -99,7 +98,7 @@ def generation_defaults(recipe: Recipe) -> Any:
         steps=recipe.sample_steps,
         guidance=recipe.sample_guidance,
         text_tokens=recipe.text_tokens,
-        limits=_desk_limits() if recipe.model.startswith("desk") else Limits(),
+        limits=_desk_limits() if recipe.name.startswith("desk") else Limits(),
     )
 
 

@@ -234,7 +234,7 @@ def _not_finite(
     recipe: Recipe, clips: EncodedClips, model: Denoiser, step: int, loss: float, norm: float, output: Path
 ) -> str:
     plan = plan_step(recipe, step, len(clips), clips.latent_shape, model.expand_timesteps)
-    names = sorted({clips.source[clips.numbers[index]].name for index in plan.clips})
+    names = sorted({str(clips.source.clip(clips.numbers[index]).pictures) for index in plan.clips})
     return (
         f"at step {step} the loss is {loss} and the gradient's norm {norm}. The state before that step is kept in "
         f"{output / CHECKPOINTS}. The clips of the step were {'; '.join(names)}. If one of them is damaged, leave it "

@@ -14,8 +14,9 @@ from accelerate import Accelerator, DistributedType
 from accelerate.utils import gather_object
 
 from ucpe.files import write_json
+from ucpe.synthesis.dataset import ClipDataset
 from ucpe.training.base_models import BaseModel
-from ucpe.training.clips import TrainingClips, open_source
+from ucpe.training.clips import open_source
 from ucpe.training.encoded import EncodedClips, encode_missing
 from ucpe.training.export import export, video_sampler
 from ucpe.training.loop import make_accelerator, train
@@ -109,7 +110,7 @@ def note_clips(clips: EncodedClips, output: Path) -> None:
 
 @dataclass(frozen=True)
 class Encoder:
-    """Encodes the clips of a run: processes that train together share them, on a cluster one of them asks for all."""
+    """Encodes the clips of a run: processes that train together divide them; on a cluster, one process submits all."""
 
     model: BaseModel
     accelerator: Accelerator
@@ -149,7 +150,7 @@ class Encoder:
             )
 
 
-def open_validation(data: Path, validation: Path | None) -> TrainingClips | None:
+def open_validation(data: Path, validation: Path | None) -> ClipDataset | None:
     """Clips to validate on: from the given folder, else the test split of the data, else none."""
     if validation is not None:
         try:

@@ -92,21 +92,19 @@ def make_batch(
     recipe: Recipe, adapter: Adapter | None, examples: list[EncodedClip], noise: Tensor, level: Tensor
 ) -> Batch:
     """Encoded clips, noise and noise levels as one batch."""
-    texts = [example.text for example in examples]
-    stacked: dict[str, Any] = {}
-    if examples[0].image is not None:
-        stacked["image"] = torch.stack([cast(Tensor, example.image) for example in examples])
-    if examples[0].image_embeds is not None:
-        stacked["image_embeds"] = torch.stack([cast(Tensor, example.image_embeds) for example in examples])
+    texts, cameras = [example.text for example in examples], [example.camera for example in examples]
+    stacked: dict[str, Any] = {
+        name: torch.stack([getattr(example, name) for example in examples])
+        for name in ("image", "image_embeds")
+        if getattr(examples[0], name) is not None
+    }
     return Batch(
         torch.stack([example.latents for example in examples]),
         noise,
         level,
         torch.stack(cast(list[Tensor], texts)) if isinstance(texts[0], Tensor) else cast(list[str], texts),
-        None
-        if adapter is None
-        else adapter.encode([example.camera for example in examples], recipe.height, recipe.width),
-        None if recipe.loss_outside else visible_latents([example.camera for example in examples], noise.shape[2:]),
+        None if adapter is None else adapter.encode(cameras, recipe.height, recipe.width),
+        None if recipe.loss_outside else visible_latents(cameras, noise.shape[2:]),
         **stacked,
     )
 

@@ -47,7 +47,7 @@ def validate(
             errors[indices] = found
     if accelerator.num_processes > 1:
         errors = accelerator.reduce(errors, reduction="sum")
-    return _summary(errors.cpu(), measures, [clips.source[clips.numbers[index]].family for index in range(count)])
+    return _summary(errors.cpu(), measures, [clips.source.clip(clips.numbers[index]).family for index in range(count)])
 
 
 def _errors(

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from ucpe.trajectories.rotations import full_precision, pose_matrix, rotation_between
+from ucpe.trajectories.rotations import full_precision, pose_matrix, rotation_about, rotation_between
 from ucpe.trajectories.trajectory import Trajectory
 
 
@@ -118,11 +118,4 @@ def _vertical_rotation(covariance: Tensor) -> Tensor:
     """Rotations (..., 3, 3) about the y axis that maximise trace(R^T covariance)."""
     cosine = covariance[..., 0, 0] + covariance[..., 2, 2]
     sine = covariance[..., 0, 2] - covariance[..., 2, 0]
-    angle = torch.atan2(sine, cosine)
-    zero, one = torch.zeros_like(angle), torch.ones_like(angle)
-    rows = [
-        torch.stack([angle.cos(), zero, angle.sin()], -1),
-        torch.stack([zero, one, zero], -1),
-        torch.stack([-angle.sin(), zero, angle.cos()], -1),
-    ]
-    return torch.stack(rows, dim=-2)
+    return rotation_about(1, torch.atan2(sine, cosine))

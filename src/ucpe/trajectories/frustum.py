@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from ucpe.lenses import Lens
+from ucpe.lenses.numerics import furthest
 
 FLAT_WITHIN = math.radians(62)
 """Angle of the widest ray up to which the cap is the flat image plane; a wider view gets a piece of a sphere."""
@@ -52,7 +53,11 @@ def frustum(lens: Lens, height: int = 480, width: int = 832) -> Frustum:
     size = torch.tensor([width, height], dtype=torch.float64)
     border = torch.cat([torch.stack(edge, -1) for edge in edges]) * size
     centre = size / 2
-    reach = _visible_fraction(lens, centre, border, height, width)
+
+    def visible(share: Tensor) -> Tensor:
+        return lens.unproject(centre + (border - centre)[:, None] * share[..., None], height, width).valid
+
+    reach = furthest(visible, torch.ones(len(border), dtype=torch.float64))
     steps = torch.linspace(0, 1, RINGS + 1, dtype=torch.float64)[:, None, None]
     pixels = centre + (border - centre) * reach[:, None] * steps
     rays = lens.unproject(pixels, height, width)
@@ -60,14 +65,3 @@ def frustum(lens: Lens, height: int = 480, width: int = 832) -> Frustum:
     flat = bool(angle.max() <= FLAT_WITHIN)
     cap = rays.directions / (rays.directions[..., 2:] if flat else 1) + rays.origins
     return Frustum(rays.origins.mean((0, 1)), cap, cap[-1, ::BORDER_SAMPLES])
-
-
-def _visible_fraction(lens: Lens, centre: Tensor, border: Tensor, height: int, width: int) -> Tensor:
-    """How far (M,) from the centre towards each border point the lens sees, 1 where it sees all the way."""
-    inner, outer = torch.zeros(len(border), dtype=torch.float64), torch.ones(len(border), dtype=torch.float64)
-    seen = lens.unproject(border, height, width).valid
-    for _ in range(30):
-        half = (inner + outer) / 2
-        visible = lens.unproject(centre + (border - centre) * half[:, None], height, width).valid
-        inner, outer = torch.where(visible, half, inner), torch.where(visible, outer, half)
-    return torch.where(seen, torch.ones_like(inner), inner)

@@ -36,7 +36,8 @@ POSE_VALUES = 6
 class Keyframe:
     """A camera at a time in seconds: position (world units), angles (degrees), and focal length factor `zoom`.
 
-    `lens` replaces the trajectory's lens, in all keyframes or none; `easing` that of the way to the next keyframe.
+    `lens` replaces the trajectory's lens; all keyframes have one, or none has. `easing` replaces the trajectory's on
+    the way to the next keyframe.
     """
 
     seconds: float

@@ -61,7 +61,7 @@ def rotation_from_angles(
     [0, -1, 0]
     """
     pitch, yaw, roll = torch.broadcast_tensors(*(torch.deg2rad(angle) for angle in (pitch, yaw, roll)))
-    return _about(1, yaw) @ _about(0, pitch) @ _about(2, roll)
+    return rotation_about(1, yaw) @ rotation_about(0, pitch) @ rotation_about(2, roll)
 
 
 def angles_from_rotation(
@@ -196,7 +196,7 @@ def invert_pose(
     return pose_matrix(inverse, -(inverse @ pose[..., :3, 3:])[..., 0])
 
 
-def _about(axis: int, angle: Tensor) -> Tensor:
+def rotation_about(axis: int, angle: Tensor) -> Tensor:
     """Rotations (..., 3, 3) about a coordinate axis by angles in radians."""
     first, second = (axis + 1) % 3, (axis + 2) % 3
     matrix = torch.zeros(*angle.shape, 3, 3, dtype=angle.dtype, device=angle.device)

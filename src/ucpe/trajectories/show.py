@@ -112,6 +112,12 @@ class _Scene:
             lines.append(np.arange(first, last + 1) * step)
         return lines[0], lines[1]
 
+    def ground(self) -> list[list[tuple[float, float, float]]]:
+        """The ends of each line of the ground grid."""
+        (across, along), floor = self.grid(), self.low[2]
+        lines = [[(x, along[0], floor), (x, along[-1], floor)] for x in across]
+        return lines + [[(across[0], y, floor), (across[-1], y, floor)] for y in along]
+
 
 def _scene(trajectory: Trajectory, title: str, drawn: int, height: int, width: int) -> _Scene:
     settings = trajectory.lens.settings
@@ -208,9 +214,7 @@ def _draw_space(axes: Any, scene: _Scene, region: tuple[float, float, float, flo
 
     floor = scene.low[2]
     across, along = scene.grid()
-    lines = [[(x, along[0], floor), (x, along[-1], floor)] for x in across]
-    lines += [[(across[0], y, floor), (across[-1], y, floor)] for y in along]
-    axes.add_collection3d(Line3DCollection(lines, colors="#e3e5ea", linewidths=0.8, zorder=0))
+    axes.add_collection3d(Line3DCollection(scene.ground(), colors="#e3e5ea", linewidths=0.8, zorder=0))
     axes.plot(scene.path[:, 0], scene.path[:, 1], np.full(len(scene.path), floor), color="#b9bdc7", lw=1.8, zorder=1)
     axes.set_xlim(across[0], across[-1])
     axes.set_ylim(along[0], along[-1])
@@ -219,7 +223,9 @@ def _draw_space(axes: Any, scene: _Scene, region: tuple[float, float, float, flo
     axes.view_init(elev=24, azim=-62)
     nearest_last = sorted(scene.views, key=lambda view: _depth(axes, view.cap.mean((0, 1))))
     for order, view in enumerate(nearest_last, start=2):
-        faces = Poly3DCollection(_quads(view.cap), facecolors=view.colour, alpha=0.13, linewidths=0, zorder=order)
+        faces = Poly3DCollection(
+            view.cap.reshape(-1, 3)[_quads(view.cap)], facecolors=view.colour, alpha=0.13, linewidths=0, zorder=order
+        )
         marker = Poly3DCollection([view.top], facecolors=view.colour, linewidths=0, zorder=order + 0.2)
         edges = [[view.origin, corner] for corner in view.corners]
         sides = Line3DCollection(edges, colors=view.colour, linewidths=0.9, alpha=0.8, zorder=order + 0.1)
@@ -285,12 +291,6 @@ def _draw_compass(axes: Any, scene: _Scene) -> None:
     middle = (across[-1] + across[0]) / 2
     text = f"one square: {step:g}"
     axes.text(middle, along[0] - 0.35 * step, floor, text, fontsize=9, color="#8d93a1", ha="center", va="center")
-
-
-def _quads(cap: np.ndarray) -> np.ndarray:
-    """Faces (faces, 4, 3) of a cap."""
-    following = np.roll(cap, -1, axis=1)
-    return np.stack([cap[:-1], cap[1:], following[1:], following[:-1]], axis=2).reshape(-1, 4, 3)
 
 
 def _draw_from_above(axes: Any, scene: _Scene) -> None:
@@ -391,26 +391,18 @@ def _page(scene: _Scene) -> Any:
 
 def _add_space(graph: Any, figure: Any, scene: _Scene) -> None:
     floor = scene.low[2]
-    across, along = scene.grid()
-    pieces = [[(x, along[0], floor), (x, along[-1], floor)] for x in across]
-    pieces += [[(across[0], y, floor), (across[-1], y, floor)] for y in along]
     shadow = np.column_stack([scene.path[:, :2], np.full(len(scene.path), floor)])
     quiet = {"mode": "lines", "hoverinfo": "skip", "showlegend": False}
     flat = {"ambient": 1.0, "diffuse": 0.0, "specular": 0.0}
-    for points, colour, width in ((_polyline(pieces), "#e1e4ea", 1), (shadow, "#b9bdc7", 3)):
+    for points, colour, width in ((_polyline(scene.ground()), "#e1e4ea", 1), (shadow, "#b9bdc7", 3)):
         line = {"color": colour, "width": width}
         figure.add_trace(graph.Scatter3d(x=points[:, 0], y=points[:, 1], z=points[:, 2], line=line, **quiet))
     for view in scene.views:
-        vertices, faces = _mesh(view.cap)
-        mesh = {
-            "i": faces[:, 0],
-            "j": faces[:, 1],
-            "k": faces[:, 2],
-            "color": view.colour,
-            "opacity": 0.16,
-            "lighting": flat,
-        }
-        figure.add_trace(graph.Mesh3d(x=vertices[:, 0], y=vertices[:, 1], z=vertices[:, 2], hoverinfo="skip", **mesh))
+        quads = _quads(view.cap)
+        places = dict(zip("xyz", view.cap.reshape(-1, 3).T))
+        corners = dict(zip("ijk", np.concatenate([quads[:, [0, 1, 2]], quads[:, [0, 2, 3]]]).T))
+        mesh = {"color": view.colour, "opacity": 0.16, "lighting": flat, "hoverinfo": "skip"}
+        figure.add_trace(graph.Mesh3d(**places, **corners, **mesh))
         figure.add_trace(
             graph.Mesh3d(
                 x=view.top[:, 0], y=view.top[:, 1], z=view.top[:, 2], i=[0], j=[1], k=[2], color=view.colour,
@@ -475,10 +467,8 @@ def _polyline(pieces: list[Any]) -> np.ndarray:
     return np.concatenate([part for piece in pieces for part in (np.asarray(piece, dtype=float), gap)])
 
 
-def _mesh(cap: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Vertices (points, 3) and triangles (faces, 3) of a cap."""
-    rings, border = cap.shape[:2]
-    index = np.arange(rings * border).reshape(rings, border)
+def _quads(cap: np.ndarray) -> np.ndarray:
+    """Faces (faces, 4) of a cap (rings, border, 3), as numbers of its points."""
+    index = np.arange(cap[..., 0].size).reshape(cap.shape[:2])
     following = np.roll(index, -1, axis=1)
-    quads = np.stack([index[:-1], index[1:], following[1:], following[:-1]], -1).reshape(-1, 4)
-    return cap.reshape(-1, 3), np.concatenate([quads[:, [0, 1, 2]], quads[:, [0, 2, 3]]])
+    return np.stack([index[:-1], index[1:], following[1:], following[:-1]], -1).reshape(-1, 4)

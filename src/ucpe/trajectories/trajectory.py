@@ -14,6 +14,7 @@ from ucpe.lenses import FAMILIES, Lens
 from ucpe.reading import MAX_FRAMES
 from ucpe.trajectories.frames import latent_frame_indices
 from ucpe.trajectories.interpolation import interpolate_lens, interpolate_poses
+from ucpe.trajectories.keyframes import positive
 from ucpe.trajectories.moves import Moves
 from ucpe.trajectories.rotations import (
     Angles,
@@ -66,8 +67,7 @@ class Trajectory(Moves):
             raise ValueError(
                 f"a lens for {len(c2w)} frames has batch shape () or ({len(c2w)},), got {tuple(lens.batch_shape)}"
             )
-        if not (math.isfinite(self.fps) and self.fps > 0):
-            raise ValueError(f"fps must be a positive number, got {fps!r}")
+        positive("fps", self.fps)
 
     def __len__(self) -> int:
         return len(self.c2w)
@@ -197,8 +197,8 @@ class Trajectory(Moves):
         """
         if frames is None and fps is None:
             raise ValueError("resample needs frames, fps or both")
-        if fps is not None and not (math.isfinite(fps) and fps > 0):
-            raise ValueError(f"fps must be a positive number, got {fps!r}")
+        if fps is not None:
+            positive("fps", fps)
         last = len(self) - 1
         if frames is None:
             assert fps is not None
@@ -224,8 +224,7 @@ class Trajectory(Moves):
         fps: float,
     ) -> Trajectory:
         """Poses taken at uneven, increasing times, sampled evenly at `fps` from the first to the last."""
-        if not (math.isfinite(fps) and fps > 0):
-            raise ValueError(f"fps must be a positive number, got {fps!r}")
+        positive("fps", fps)
         if not (torch.diff(seconds) > 0).all():
             raise ValueError("timestamps must increase")
         count = math.floor(float(seconds[-1] - seconds[0]) * fps + 1e-6) + 1
@@ -296,8 +295,7 @@ class Trajectory(Moves):
 
     def scaled(self, factor: float) -> Trajectory:
         """Translations multiplied by a factor; 1 / near-plane depth makes that depth the unit."""
-        if not (math.isfinite(factor) and factor > 0):
-            raise ValueError(f"scale factor must be a positive number, got {factor!r}")
+        positive("scale factor", factor)
         return self._with(pose_matrix(self.rotations, self.positions * factor))
 
     def path_length(self) -> float:

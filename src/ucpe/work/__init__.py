@@ -19,8 +19,9 @@ order, after any kill.
 """
 
 from ucpe.work.locks import folder_lock
-from ucpe.work.options import EngineOptions, WorkOptions
+from ucpe.work.options import EngineOptions, WorkArguments, WorkOptions
 from ucpe.work.parts import JsonParts, Parts, Record, RecordParts
+from ucpe.work.programs import run_program
 from ucpe.work.progress import Progress, progress_bar
 from ucpe.work.quarantine import Quarantine
 from ucpe.work.running import Done, Stopped, complete, run
@@ -41,9 +42,11 @@ __all__ = [
     "Resources",
     "Stage",
     "Stopped",
+    "WorkArguments",
     "WorkOptions",
     "complete",
     "folder_lock",
     "progress_bar",
     "run",
+    "run_program",
 ]

@@ -5,9 +5,13 @@ from __future__ import annotations
 import logging
 import os
 import pickle
+import socket
 import sys
+import tempfile
+import time
 from collections.abc import Sequence
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 from ucpe.work.pools import (
@@ -22,6 +26,9 @@ from ucpe.work.pools import (
     unpack,
 )
 from ucpe.work.stages import Item, Resources, Stage
+
+CONNECTIONS, PAUSE = 5, 5.0
+"""How often a cluster is asked that aborts connections, as it does while it starts, and seconds in between."""
 
 
 class Actors:
@@ -135,12 +142,43 @@ def connect(engine: str) -> Any:
         import ray
     except ImportError:
         raise ValueError("--engine ray needs Ray: pip install 'ucpe[ray]'") from None
-    if not ray.is_initialized():
+    left = CONNECTIONS
+    while not ray.is_initialized():
         try:
-            ray.init(address=engine if "://" in engine else None, logging_level=logging.ERROR)
+            ray.init(address=engine if "://" in engine else _address(), logging_level=logging.ERROR)
         except (ConnectionError, TimeoutError) as error:
-            raise OSError(f"no Ray cluster answers at {engine} ({_first_line(error)})") from None
+            left -= 1
+            if not left or not isinstance(error, ConnectionAbortedError):
+                reason = " ".join(str(error).split()[-30:])
+                raise OSError(
+                    f"no Ray cluster takes clients at {engine} ({reason})"
+                    "; one that asks for a token, as Ray's do by default since 2.60, needs RAY_AUTH_MODE=token here"
+                ) from None
+            time.sleep(PAUSE)
+        except Exception as error:
+            if type(error) is not Exception:  # which Ray raises if a node takes more than 30 seconds to start
+                raise
+            raise OSError(f"Ray did not start on this machine: {' '.join(str(error).split())}") from None
     return ray
+
+
+def _address() -> str | None:
+    """None for the cluster that Ray knows (RAY_ADDRESS, or the last one started here), "local" if it knows none."""
+    named = os.environ.get("RAY_ADDRESS", "")
+    if named:
+        if ":" in named and "://" not in named and not _listens(named):
+            raise OSError(f"no Ray cluster answers at {named} (RAY_ADDRESS)")
+        return None
+    known = Path(os.environ.get("RAY_TMPDIR", tempfile.gettempdir()), "ray", "ray_current_cluster")
+    return None if known.is_file() and _listens(known.read_text().strip()) else "local"
+
+
+def _listens(address: str) -> bool:
+    """Whether something takes connections at HOST:PORT; Ray itself waits for minutes for a cluster that was killed."""
+    host, _, port = address.rpartition(":")
+    with suppress(OSError, ValueError), socket.create_connection((host, int(port)), timeout=5):
+        return True
+    return False
 
 
 def _first_line(error: Exception) -> str:

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypedDict
+
+if TYPE_CHECKING:
+    from ucpe.work.progress import ProgressBar
 
 
 @dataclass(frozen=True)
@@ -27,3 +31,12 @@ class WorkOptions(EngineOptions):
 
     retry_failed: bool = False
     """Try again what failed before."""
+
+
+class WorkArguments(TypedDict, total=False):
+    """What functions of long work take by name and hand on to `run`: `WorkOptions`, and who is told of progress."""
+
+    workers: int | None
+    engine: str
+    retry_failed: bool
+    progress: ProgressBar | None

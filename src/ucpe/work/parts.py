@@ -6,9 +6,8 @@ import json
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import quote
 
-from ucpe.files import write_file, write_json
+from ucpe.files import safe_name, write_file, write_json
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -26,7 +25,7 @@ class Parts:
 
     def file(self, item: Item) -> Path:
         """The file of an item's part."""
-        return self.folder / f"{quote(item.id, safe=' ')}{self.suffix}"
+        return self.folder / f"{safe_name(item.id)}{self.suffix}"
 
     def load(self, item: Item) -> Any | None:
         """The part of an item, or None if there is none with its fingerprint."""

@@ -17,6 +17,7 @@ from multiprocessing import connection, get_context
 from multiprocessing.util import Finalize
 from typing import Any, Protocol
 
+from ucpe.work.programs import end_with_parent
 from ucpe.work.stages import Item, OutOfTime, Stage
 
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "OPENCV_FOR_THREADS_NUM")
@@ -262,10 +263,27 @@ class _Worker:
     def __init__(self, context: Any, stage: bytes, cpus: float | None):
         self.connection, theirs = context.Pipe()
         self.process = context.Process(target=_work, args=(theirs, stage, cpus, os.getpid()), daemon=True)
-        self.process.start()
+        with _deaf_children():
+            self.process.start()
         theirs.close()
         self.item: Item | None = None
         self.ready = False
+
+
+@contextmanager
+def _deaf_children() -> Iterator[None]:
+    """Processes started here never hear Ctrl-C or SIGTERM, not even before they can say so themselves."""
+    if sys.platform == "win32":
+        yield
+        return
+    from multiprocessing import resource_tracker
+
+    resource_tracker.ensure_running()  # or the first process would start it, which opens the signals again
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _kill(workers: list[_Worker]) -> None:
@@ -280,7 +298,7 @@ def _work(pipe: connection.Connection, content: bytes, cpus: float | None, paren
     """Life of a worker process."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    _end_with_parent(parent)
+    end_with_parent(parent)
     tasks: queue.SimpleQueue[bytes] = queue.SimpleQueue()
 
     def listen() -> None:
@@ -303,16 +321,6 @@ def _work(pipe: connection.Connection, content: bytes, cpus: float | None, paren
         pipe.send(None)
         while True:
             pipe.send(attempt_packed(stage, tasks.get()))
-
-
-def _end_with_parent(parent: int) -> None:
-    """On Linux the system itself kills this process with its parent; elsewhere the connection's end does."""
-    if sys.platform == "linux":
-        import ctypes
-
-        ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
-        if os.getppid() != parent:
-            os._exit(1)
 
 
 @contextmanager

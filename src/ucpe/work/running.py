@@ -107,7 +107,7 @@ def run(
                     yield note(Done(item, outcome.part, outcome.reason))
             if fatal is not None:
                 raise fatal
-            if waiting and asked.is_set():
+            if asked.is_set():
                 raise Stopped(
                     f"stopped, {finished} of {total} {stage.name} done"
                     + (f" ({failed} failed)" if failed else "")

@@ -7,14 +7,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from ucpe.evaluation.estimators.base import (
-    Calibration,
-    Calibrator,
-    Clip,
-    EstimationFailure,
-    PoseEstimate,
-    PoseEstimator,
-)
+from ucpe.evaluation.estimators.base import Calibrator, PoseEstimator
 
 POSE_ESTIMATORS = {
     "colmap": ("colmap:ColmapEstimator", "structure from motion on rectified frames (pycolmap)"),
@@ -22,7 +15,7 @@ POSE_ESTIMATORS = {
     "stored": ("stored:StoredPoses", "poses another tool has written (results=FOLDER)"),
     "desk": ("desk:DeskMotionEstimator", "the bundled network for videos of the desk model"),
 }
-"""Pose estimators by name: where they live and what they are."""
+"""Pose estimators by name: module and class, and what they are."""
 
 CALIBRATORS = {
     "geocalib": ("geocalib:GeoCalibEstimator", "GeoCalib, as in the paper (weights=NAME or PATH)"),
@@ -47,11 +40,11 @@ class EstimatorChoice:
     results: Path | None = None
     weights: str | None = None
     every: int = 1
-    """GeoCalib looks at every so many frames."""
+    """GeoCalib looks at every `every`-th frame."""
     shared: bool = False
     """Whether GeoCalib finds one lens for all frames of a video."""
     every_frame: bool = False
-    """Whether COLMAP places every frame instead of four a second."""
+    """Whether COLMAP places every frame instead of four per second."""
 
     def pose_estimator(self) -> PoseEstimator:
         """The pose estimator of that name."""
@@ -69,7 +62,7 @@ class EstimatorChoice:
         options: dict[str, Any] = {}
         if (self.every, self.shared) != (1, False):
             if self.name != "geocalib":
-                raise ValueError(f"only geocalib looks at some frames, or finds one lens for all; this is {self.name}")
+                raise ValueError(f"only geocalib can skip frames or find one lens for all of them; this is {self.name}")
             options |= {"every": self.every, "shared": self.shared}
         if self.every_frame and self.name == "colmap":
             from ucpe.evaluation.estimators.colmap import ColmapSettings
@@ -86,16 +79,3 @@ class EstimatorChoice:
         elif self.name == "stored":
             raise ValueError(f"the stored {what} needs the folder of its results")
         return getattr(import_module(f"{__name__}.{module}"), symbol)(**options)
-
-
-__all__ = [
-    "CALIBRATORS",
-    "POSE_ESTIMATORS",
-    "Calibration",
-    "Calibrator",
-    "Clip",
-    "EstimationFailure",
-    "EstimatorChoice",
-    "PoseEstimate",
-    "PoseEstimator",
-]

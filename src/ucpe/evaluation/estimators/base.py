@@ -17,14 +17,14 @@ from ucpe.lenses import Lens
 
 LensModel = Literal["radial", "ucm"]
 LENS_NUMBERS: dict[str, tuple[str, ...]] = {"radial": ("yfov", "k1", "k2"), "ucm": ("yfov", "xfov", "xi")}
-"""Lens numbers of each model: vertical field of view in degrees and distortion.
+"""Lens numbers of each model: fields of view in degrees, and distortion.
 
-`yfov` of the radial model is 2 atan(height / 2 fy), as calibration tools report it; that of UCM is the true angle.
+The radial model's `yfov` is 2 atan(height / 2 fy), as calibration tools report it; the UCM's is the true angle.
 """
 
 
 class EstimationFailure(Exception):
-    """An estimator could not say anything about a video; the message is the reason, and is counted in the report."""
+    """An estimator could not say anything about a video; the message is the reason, which the report counts."""
 
 
 @dataclass
@@ -58,11 +58,11 @@ class PoseEstimate:
     c2w: Tensor  # (M, 4, 4) float64
     frames: np.ndarray  # (M,) increasing frame numbers
     near_depth: float | None = None
-    """Near-plane depth of the view in the estimate's own units, if it knows it."""
+    """Near-plane depth of the view in the estimate's own units, if known."""
     metric: bool = False
-    """Whether translations divided by `near_depth` are in the units of the command, so that speeds compare."""
+    """Whether translations divided by `near_depth` are in the units of the command, so that speeds can be compared."""
     looked_at: int | None = None
-    """How many frames it tried to place; None if all of the video."""
+    """Number of frames that the estimator tried to place; None if all of the video's."""
     details: dict[str, Any] = field(default_factory=dict)
 
 
@@ -104,7 +104,7 @@ class PoseEstimator(Protocol):
         return []
 
     def floor(self, protocol: str) -> dict[str, float] | None:
-        """Own error by metric of a protocol on videos of known cameras, or None if it was not measured."""
+        """The estimator's own error by metric of a protocol, on videos of known cameras; None if not measured."""
         return None
 
 
@@ -125,7 +125,7 @@ class Calibrator(Protocol):
         return []
 
     def floor(self) -> dict[str, float] | None:
-        """Own error by metric on videos of known cameras, or None if it was not measured."""
+        """The calibrator's own error by metric, on videos of known cameras; None if it was not measured."""
         return None
 
 
@@ -164,7 +164,7 @@ def calibration_from_plain(plain: dict[str, Any]) -> Calibration:
 
 
 def measured_floor(path: Path, protocol: str, files: Sequence[Path] = ()) -> dict[str, float] | None:
-    """Own error under a protocol as benchmarks/bench_evaluation_floors.py stored it, if it was for these weights."""
+    """An estimator's own error under a protocol, if bench_evaluation_floors.py stored it for these weights."""
     if not path.is_file():
         return None
     content = json.loads(path.read_text(encoding="utf-8"))

@@ -9,7 +9,6 @@ explains as well has no structure to triangulate: its translation is zero.
 from __future__ import annotations
 
 import signal
-import tempfile
 import threading
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
@@ -23,6 +22,7 @@ import torch
 from ucpe.evaluation.estimators.base import Clip, EstimationFailure, PoseEstimate, PoseEstimator, measured_floor
 from ucpe.evaluation.estimators.known_rotation import average_rotations, build_tracks, solve_structure
 from ucpe.evaluation.rectification import MAX_XFOV, rectify_video
+from ucpe.files import temporary_folder
 from ucpe.lenses import Lens, Pinhole
 from ucpe.synthesis.layouts import reduced
 from ucpe.synthesis.structure import (
@@ -37,26 +37,26 @@ from ucpe.synthesis.structure import (
 from ucpe.trajectories.rotations import nearest_rotation
 
 MATCH_PIXELS = 0.6
-"""Standard deviation of where features are found."""
+"""Standard deviation in pixels of where features are found."""
 
 INLIER_PIXELS = 1.5
-"""How far a match may lie from where a motion puts it."""
+"""Maximum distance in pixels between a match and where a motion puts it."""
 
 UNEXPLAINED_PIXELS, UNEXPLAINED_SHARE, EXPLAINED = 3.0, 0.02, 0.8
-"""Where a rotation fits as well, a map is believed only if matches that are at least this far from where the rotation
-puts them are at least this share of all, and the map explains at least this share of those."""
+"""Where a rotation fits as well as a map, the map is believed on two conditions: matches more than this many pixels
+from where the rotation puts them are at least this share of all, and the map explains at least this share of them."""
 
 CONVINCING = 0.99
-"""Share of agreeing matches from which an estimate of all frames is accepted without further starts."""
+"""Minimum share of agreeing matches for an estimate of all frames to be accepted without further starts."""
 
 REFINEMENTS = 3
-"""Rounds of triangulation and adjustment, starting from poses on the background's rotations."""
+"""Number of rounds of triangulation and adjustment, starting from poses on the background's rotations."""
 
 ADJUSTMENT_STEPS, ADJUSTMENT_TOLERANCE = 100, 1e-6
 """Maximum number of steps of an adjustment, and the relative decrease of its cost at which it ends."""
 
 MIN_TURN = 5.0
-"""Degrees between two frames from which their turn says something about the focal length."""
+"""Minimum turn in degrees between two frames for it to say something about the focal length."""
 
 NEAR_PERCENTILE = 25
 """Percentile of the depths seen by a frame that is its near-plane depth (supplement A.2)."""
@@ -69,9 +69,9 @@ class ColmapSettings:
     seeds: tuple[int, ...] = (0, 1, 2)
     """Random seeds of the mapper, one for each start; the map with the most frames and agreeing matches is kept."""
     angles: tuple[float, ...] = (1.0, 4.0, 8.0)
-    """Least triangulation angle in degrees of the first pair of each start."""
+    """Minimum triangulation angle in degrees of the first pair of each start."""
     overlap: int = 10
-    """Frames ahead that each frame is matched with; further ones at powers of two."""
+    """Number of next frames that each frame is matched with, besides those a power of two ahead."""
     keyframe_seconds: float | None = 0.25
     """Seconds between the frames that are placed; poses between them are interpolated. None places every frame."""
     min_keyframes: int = 21
@@ -80,14 +80,14 @@ class ColmapSettings:
     """Frames higher than this many pixels are reduced to it."""
     max_features: int = 1200
     enough_features: int = 600
-    """Where fewer are found in the median frame, all are looked at again at twice their size, for finer ones."""
+    """If the median frame has fewer features, all frames are looked at again at twice their size, for finer ones."""
     max_xfov: float = MAX_XFOV
-    """Field of view in degrees at which rectified views are capped."""
+    """Maximum horizontal field of view in degrees of rectified views."""
     seconds: int = 300
-    """Time limit of one mapping."""
+    """Time limit of one mapping, in seconds."""
     threads: int = 1
     free_focal_length: bool = False
-    """Whether to say by which factor the focal length should differ from the commanded lens's."""
+    """Whether to estimate by which factor the focal length differs from the commanded lens's."""
 
 
 FLOOR = Path(__file__).parent / "colmap_floor.json"
@@ -102,7 +102,7 @@ class PairMatches(NamedTuple):
     before: np.ndarray  # (M, 3) unit rays
     after: np.ndarray  # (M, 3)
     essential: np.ndarray  # (3, 3)
-    features: np.ndarray  # (M, 2) numbers of the matched features
+    features: np.ndarray  # (M, 2) indices of the matched features
 
 
 class ColmapEstimator(PoseEstimator):
@@ -125,7 +125,7 @@ class ColmapEstimator(PoseEstimator):
         return {"name": self.name, "pycolmap": self.version, **settings}
 
     def floor(self, protocol: str) -> dict[str, float] | None:
-        """Own error on rendered worlds; reference videos say more."""
+        """The estimator's own error on rendered worlds; reference videos say more."""
         return measured_floor(FLOOR, protocol)
 
     def estimate(self, clip: Clip, lens: Lens) -> PoseEstimate:
@@ -137,8 +137,7 @@ class ColmapEstimator(PoseEstimator):
         lens = lens[torch.from_numpy(chosen)] if lens.batch_shape else lens
         frames, pinhole, valid = rectify_video(pictures, lens, self.settings.max_xfov)
         height, width = frames.shape[1:3]
-        with tempfile.TemporaryDirectory(prefix="ucpe-colmap-") as folder:
-            workspace = Path(folder)
+        with temporary_folder() as workspace:
             counts = self._match(workspace, frames, valid, pinhole)
             pairs, rays = _read_matches(workspace / "matches.db", pinhole, height, width)
             if not pairs:
@@ -154,9 +153,9 @@ class ColmapEstimator(PoseEstimator):
     def _estimate(
         self, workspace: Path, pairs: list[PairMatches], rays: dict[int, np.ndarray], frames: int, pixel: float
     ) -> PoseEstimate:
-        """The estimate that agrees with most matches: a rotation, a map, or a map on the background's rotations."""
+        """The estimate that agrees with the most matches: a rotation, a map, or a map on the background's rotations."""
         generator, tolerance = np.random.default_rng(self.settings.seeds[0]), INLIER_PIXELS * pixel
-        fits = {pair[:2]: fit_rotation(pair.before, pair.after, tolerance, generator) for pair in pairs}
+        fits = {pair[:2]: consensus_rotation(pair.before, pair.after, tolerance, generator) for pair in pairs}
         turned = _rotation_estimate(fits, frames) if prefers_rotation(pairs, fits, MATCH_PIXELS * pixel) else None
         if turned is not None and self.settings.free_focal_length:
             turned.details["focal_factor"] = focal_factor_of_turns(pairs, fits, pixel)
@@ -273,7 +272,7 @@ class ColmapEstimator(PoseEstimator):
         return estimate
 
     def _map(self, workspace: Path, seed: int, angle: float) -> PoseEstimate | None:
-        """An incremental map, if there is one."""
+        """The largest incremental map, if there is one."""
         places = (workspace / "matches.db", workspace / "images", workspace / f"map-{seed}")
         largest = largest_map(*places, self._mapping_options(seed, angle))
         return None if largest is None else self._poses(largest, seed)
@@ -296,7 +295,7 @@ def keyframes(
     seconds: float | None,
     minimum: int,
 ) -> np.ndarray:
-    """Numbers (M,) of frames about `seconds` apart, at least `minimum` of them, the first and the last among them."""
+    """Numbers (M,) of frames about `seconds` apart, at least `minimum` of them, including the first and the last."""
     count = len(times) if seconds is None else max(round(float(times[-1] - times[0]) / seconds) + 1, minimum)
     return np.unique(np.linspace(0, len(times) - 1, min(len(times), count)).round().astype(int))
 
@@ -311,7 +310,7 @@ def explains_the_rest(
     fits: dict[tuple[int, int], tuple[np.ndarray, float]],
     pixel: float,
 ) -> bool:
-    """Whether a map explains the matches that rotations leave over; noise and wrong matches would prevent that."""
+    """Whether a map explains the matches that rotations leave unexplained; it cannot if these are noise or wrong."""
     left, share = unexplained(pairs, fits, pixel)
     return share >= UNEXPLAINED_SHARE and epipolar_agreement(mapped, left, INLIER_PIXELS * pixel) >= EXPLAINED
 
@@ -319,7 +318,7 @@ def explains_the_rest(
 def unexplained(
     pairs: list[PairMatches], fits: dict[tuple[int, int], tuple[np.ndarray, float]], pixel: float
 ) -> tuple[list[PairMatches], float]:
-    """The matches that rotations leave over, and their share of all."""
+    """The matches that rotations leave unexplained, and their share of all matches."""
     left = []
     for pair in pairs:
         rotation, _ = fits[pair.first, pair.second]
@@ -365,7 +364,7 @@ def _background_poses(
 
 
 def _parallax(pair: PairMatches, rotation: np.ndarray, largest: float) -> float:
-    """How much of a pair's motion a rotation leaves unexplained, over all matches, each at most `largest` radians."""
+    """Motion in radians that a rotation leaves unexplained, summed over a pair's matches, each at most `largest`."""
     return float(np.minimum(np.linalg.norm(pair.before @ rotation.T - pair.after, axis=1), largest).sum())
 
 
@@ -397,7 +396,7 @@ def epipolar_distance(
 def prefers_rotation(
     pairs: list[PairMatches], fits: dict[tuple[int, int], tuple[np.ndarray, float]], deviation: float
 ) -> bool:
-    """Whether a rotation describes most pairs far apart better than a moving camera does.
+    """Whether a rotation describes most pairs of distant frames better than a moving camera does.
 
     Decided by Torr's geometric robust information criterion, with feature positions off by `deviation` radians.
     """
@@ -427,7 +426,7 @@ def _rotation_estimate(fits: dict[tuple[int, int], tuple[np.ndarray, float]], fr
     return PoseEstimate(torch.from_numpy(c2w), np.array(list(world)), 1.0, details={"method": "rotation only"})
 
 
-def fit_rotation(
+def consensus_rotation(
     before: np.ndarray,  # (M, 3) unit rays
     after: np.ndarray,  # (M, 3) unit rays
     tolerance: float,

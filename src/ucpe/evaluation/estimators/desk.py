@@ -33,16 +33,17 @@ from ucpe.lenses import UCM, Lens
 from ucpe.trajectories.rotations import pose_matrix, rotation_angle, slerp
 
 ASPECT_TOLERANCE = 0.06
-"""Largest relative difference between a video's aspect ratio and 7:4."""
+"""Maximum relative difference between a video's aspect ratio and 7:4."""
 
 STRIDE = 4
-"""Frames between anchors of a path."""
+"""Number of frames from one anchor of a path to the next."""
 
 MAX_DISAGREEMENT = 1.5
-"""Degrees between a chain of turns and the turn over STRIDE frames, above which the chain is kept."""
+"""Maximum angle in degrees between a chain of turns and the turn over STRIDE frames; beyond it the chain is kept."""
 
 MAX_DRIFT = 8.0
-"""Degrees that paths by flow and by matching may differ before matching is believed; 98 % of true clips stay below."""
+"""Maximum angle in degrees between paths by flow and by matching; beyond it matching is believed. 98 % of true clips
+stay below."""
 
 NOTE = "for videos of the desk model only"
 
@@ -57,7 +58,7 @@ class _Desk:
         self.calibrator, self.motion, self.metadata = load_weights(self.weights)
 
     def describe(self) -> dict[str, Any]:
-        """What it is and is for."""
+        """Its name, purpose and training."""
         return {"name": self.name, "note": NOTE, "training": self.metadata["training"]}
 
     def files(self, name: str) -> list[Path]:
@@ -75,7 +76,7 @@ class DeskCalibrationEstimator(_Desk):
         return calibrate(self.calibrator, desk_frames(clip))
 
     def floor(self) -> dict[str, float]:
-        """Own error on held-out worlds."""
+        """The calibrator's own error on held-out worlds."""
         return self.metadata["floors"]["calibration"]
 
 
@@ -88,7 +89,7 @@ class DeskMotionEstimator(_Desk):
         return PoseEstimate(c2w, np.arange(len(c2w)), near_depth=1.0, metric=True, details={"note": NOTE})
 
     def floor(self, protocol: str) -> dict[str, float] | None:
-        """Own error on held-out worlds. The error under `robust` is stored with the weights."""
+        """The estimator's own error on held-out worlds. The error under `robust` is stored with the weights."""
         if protocol == "robust":
             return self.metadata["floors"]["pose"]
         return measured_floor(ESTIMATOR_FLOORS, protocol, [self.weights])
@@ -137,8 +138,8 @@ def track(
 ) -> Tensor:
     """Poses (N, 4, 4) float64 in near-plane depths, the first the identity.
 
-    By flow, motions between neighbours are chained, and turns over STRIDE frames, which drift less, correct the chain
-    where the two agree. Where turns by matching lead elsewhere, they correct it instead.
+    Motions between neighbours, found by flow, are chained. Turns over STRIDE frames drift less, and correct the chain
+    where the two agree. If turns found by matching lead elsewhere, they correct the chain instead.
     """
     if len(frames) < 2:
         raise EstimationFailure("motion needs at least two frames")

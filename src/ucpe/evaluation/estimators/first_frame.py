@@ -1,4 +1,4 @@
-"""A calibrator's up direction of a video's first frame, as motions that are to be aligned with gravity need it."""
+"""The up direction of a video's first frame by a calibrator, to align motions with gravity."""
 
 from __future__ import annotations
 

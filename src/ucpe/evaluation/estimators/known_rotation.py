@@ -1,7 +1,7 @@
-"""Camera centres and points once rotations are known: linear, and refined by turns.
+"""Camera centres and points once rotations are known: solved linearly, in alternation.
 
-Where a scene has a far background, rotations follow from it alone. A flat foreground, which two motions explain, cannot
-mislead then.
+Where a scene has a far background, rotations follow from it alone. A flat foreground, which two motions explain equally
+well, cannot mislead then.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import numpy as np
 from ucpe.trajectories.rotations import nearest_rotation
 
 ROUNDS = 40
-"""How often points and centres are solved for in turn."""
+"""Number of rounds in which points and centres are solved for, one after the other."""
 
 Pair = tuple[int, int]
 
@@ -23,7 +23,7 @@ Pair = tuple[int, int]
 class Tracks:
     """Rays to the same point from several frames."""
 
-    track: np.ndarray  # (M,) number of the point of each ray
+    track: np.ndarray  # (M,) index of each ray's point
     frame: np.ndarray  # (M,)
     ray: np.ndarray  # (M, 3) unit, in the camera frame
     count: int
@@ -39,7 +39,7 @@ class Structure:
 
 
 def build_tracks(matches: Sequence[tuple[int, int, np.ndarray]], rays: dict[int, np.ndarray]) -> Tracks:
-    """Tracks through pairs of frames (first, second, (K, 2) feature numbers); a track never has two rays of a frame."""
+    """Tracks through pairs of frames (first, second, (K, 2) feature indices); no track has two rays of one frame."""
     parent: dict[Pair, Pair] = {}
 
     def root(node: Pair) -> Pair:
@@ -67,7 +67,7 @@ def build_tracks(matches: Sequence[tuple[int, int, np.ndarray]], rays: dict[int,
 
 
 def average_rotations(fits: dict[Pair, tuple[np.ndarray, float]], frames: int, sweeps: int = 30) -> np.ndarray | None:
-    """Camera-to-world rotations (N, 3, 3) from turns between pairs of frames; None if these leave a frame out."""
+    """Camera-to-world rotations (N, 3, 3) from turns between pairs of frames; None if no pair leads to some frame."""
     world = {0: np.eye(3)}
     for frame in range(1, frames):
         before = [first for first in world if (first, frame) in fits]
@@ -92,9 +92,9 @@ def solve_structure(
     pair: Pair,
     tolerance: float,
 ) -> Structure:
-    """Centres and points that best meet the rays, solved by turns from the motion between one pair of frames.
+    """Centres and points that best meet the rays, solved in alternation from the motion between one pair of frames.
 
-    `tolerance` is how far in radians a ray may miss its point before it counts less.
+    `tolerance` is the angle in radians by which a ray may miss its point before it counts less.
     """
     frames = len(rotation)
     ray = (rotation[tracks.frame] @ tracks.ray[..., None])[..., 0]
@@ -148,7 +148,7 @@ def pair_translation(tracks: Tracks, ray: np.ndarray, pair: Pair, tolerance: flo
 def meet_lines(
     across: np.ndarray, target: np.ndarray, weight: np.ndarray, group: np.ndarray, count: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Per group the place (count, 3) nearest to weighted lines through targets, and whether there are two lines."""
+    """The point (count, 3) nearest to the weighted lines through targets of each group, and if it has two lines."""
     weighted = weight[:, None, None] * across
     total, pulled = np.zeros((count, 3, 3)), np.zeros((count, 3))
     np.add.at(total, group, weighted)

@@ -18,23 +18,23 @@ from ucpe.lenses import Lens
 from ucpe.trajectories.rotations import angles_from_rotation, rotation_from_angles
 
 YAWS = torch.arange(-66, 67, 6.0)
-"""Turns in degrees that are tried first: what a desk camera may be told, and a little more."""
+"""Turns in degrees that are tried first: those that a desk camera may be commanded, and a little more."""
 
 RADII = (0.2, 0.45, 0.7, 0.95, 1.2)
 """Distances of travel that are tried first, each in twelve directions, in near-plane depths."""
 
 LIMITS = torch.tensor([70.0, 1.3, 0.6, 1.3])
-"""Largest turn in degrees and largest travel right, down and forward that are considered."""
+"""Maximum turn in degrees, and maximum travel right, down and forward in near-plane depths, that are considered."""
 
 STEPS = torch.tensor([3.0, 0.12, 0.08, 0.12])
 """First steps of the refinement: degrees of yaw, then right, down and forward; halved in every round."""
 
 ROUNDS = 5
 STARTS = 6
-"""Best candidates that are refined."""
+"""Number of best candidates that are refined."""
 
 TRUNCATION = 0.2
-"""Largest colour difference (0..1) that counts: objects that stand on the ground do not follow the plane."""
+"""Maximum colour difference (0..1) that counts: objects that stand on the ground do not follow the plane."""
 
 STILLNESS = 0.001
 """Cost of one near-plane depth of travel: a camera that sees no ground should not appear to travel."""
@@ -43,8 +43,9 @@ CONTRAST = 0.1
 """Weight of local contrast beside colours."""
 
 UNSEEN = 0.6
-"""What a pixel costs that the first frame does not show: at least this share of the difference between unrelated pixels
-of the ground, or of what is above it. Less would reward motions out of the picture, more those that keep all of it."""
+"""Cost of a pixel that the first frame does not show: at least this share of the difference between unrelated pixels of
+the ground, or of what is above it. A lower cost would reward motions that leave the picture, a higher one those that
+keep all of it."""
 
 
 class Motion(NamedTuple):
@@ -53,13 +54,13 @@ class Motion(NamedTuple):
     yaw: float  # degrees to the right
     travel: Tensor  # (3,) right, down and forward of the first camera's heading, in near-plane depths
     error: float
-    """Mean colour difference left, 0 to `TRUNCATION`."""
+    """Mean colour difference that remains, 0 to `TRUNCATION`."""
 
 
 def commanded_motion(
     c2w: Tensor,  # (2, 4, 4) gravity-aligned
 ) -> Motion:
-    """The same numbers of two poses."""
+    """The motion between two commanded poses."""
     yaw = angles_from_rotation(c2w[:, :3, :3].double()).yaw
     level = rotation_from_angles(torch.zeros(()).double(), yaw[0], torch.zeros(()).double())
     travel = level.mT @ (c2w[1, :3, 3] - c2w[0, :3, 3]).double()

@@ -8,16 +8,16 @@ adjustment), from one 8 bit mp4 per video.
 from __future__ import annotations
 
 import shutil
-import subprocess
-import tempfile
 from pathlib import Path
 from typing import Any
 
 from ucpe.evaluation.estimators.base import Clip, EstimationFailure, PoseEstimate, PoseEstimator
 from ucpe.evaluation.estimators.stored import read_vipe_poses
 from ucpe.evaluation.rectification import MAX_XFOV, rectify_video
+from ucpe.files import temporary_folder
 from ucpe.lenses import Lens
 from ucpe.video import write_video
+from ucpe.work import run_program
 
 
 class VipeEstimator(PoseEstimator):
@@ -61,15 +61,10 @@ class VipeEstimator(PoseEstimator):
             raise EstimationFailure("motion needs at least two frames")
         frames, _, _ = rectify_video(clip.frames, lens, self.max_xfov)
         even = frames[:, : frames.shape[1] // 2 * 2, : frames.shape[2] // 2 * 2]
-        with tempfile.TemporaryDirectory(prefix="ucpe-vipe-") as folder:
-            video, output = Path(folder) / f"{clip.name}.mp4", Path(folder) / "results"
+        with temporary_folder() as folder:
+            video, output = folder / f"{clip.name}.mp4", folder / "results"
             write_video(video, even, fps=(len(even) - 1) / clip.duration)
-            run = subprocess.run(
-                [self.command, "infer", str(video), "--output", str(output), "--pipeline", self.pipeline],
-                capture_output=True,
-                text=True,
-                check=False,
-            )
+            run = run_program([self.command, "infer", str(video), "--output", str(output), "--pipeline", self.pipeline])
             if run.returncode:
                 last = (run.stderr.strip() or run.stdout.strip() or "no message").splitlines()[-1]
                 raise EstimationFailure(f"vipe infer failed with code {run.returncode}: {last[:300]}")

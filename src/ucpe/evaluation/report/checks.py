@@ -12,13 +12,13 @@ from ucpe.figures import new_figure, save_figure
 from ucpe.pages.drawings import overlay
 
 COLORS = {"obeyed": "#2f8f4e", "not obeyed": "#c0392b", "unsure": "#b7791f"}
-"""Of the verdicts."""
+"""Colours of the verdicts."""
 
 MARKS = {"obeyed": "✓", "not obeyed": "✗", "unsure": "?"}
 
 
 def lines_of(check: Check, plot_width: int = 60) -> list[str]:
-    """The screen: the verdict, then each quantity in numbers and as a small plot."""
+    """Lines for the screen: the verdict, then each quantity in numbers and as a small plot."""
     lines = [f"{MARKS[check.verdict]} {check.name}: {check.verdict}"]
     for quantity in check.quantities:
         own = "own error not known" if quantity.floor is None else f"own error {_number(quantity.floor)}{quantity.unit}"
@@ -97,7 +97,7 @@ def draw_check(check: Check, path: str | Path) -> None:
 
 
 def _amount(quantity: Quantity) -> str:
-    """How much of what was told was made."""
+    """How much of the commanded change was made, in words."""
     if quantity.followed is None:
         return ""
     told, got = (float(values[-1] - values[0]) for values in (quantity.commanded, quantity.measured))

@@ -1,8 +1,9 @@
-"""A run as one file that another group can put its numbers beside: `ucpe report publish`.
+"""A run as one file, beside which another group can put its own numbers: `ucpe report publish`.
 
 It names everything that must agree for numbers to be compared: the protocol, the cameras (by their hash), the
-estimators with their versions, settings and own errors, and what happened to failures. Every video's numbers are in it,
-so that others can test differences by pairs; pictures and paths of files are not.
+estimators with their versions, settings and own errors, and what happened to failures. It holds every video's numbers,
+so that others can test paired differences, but no pictures and no paths of files. A file whose means or cameras do not
+follow from its videos is refused.
 """
 
 from __future__ import annotations
@@ -11,32 +12,19 @@ import math
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from ucpe.evaluation.report.tables import PARTS, counts_failures, floor_row, row_of_results
-from ucpe.evaluation.results import Results
-from ucpe.evaluation.run import load_results
+from ucpe.evaluation.results import Results, Summaries
+from ucpe.evaluation.run import EvaluationSettings, load_results, summaries
 from ucpe.files import write_json
 from ucpe.reading import read_json_object
 
 FORMAT = "ucpe-leaderboard-1"
 """Name and version of the layout of a published file."""
 
-KEPT = (
-    "label",
-    "versions",
-    "protocol",
-    "protocols",
-    "seed",
-    "measuring",
-    "estimators",
-    "floors",
-    "counts",
-    "failures",
-    "notes",
-    "summary",
-    "families",
-    "quality",
-)
-"""What is published of a run as it is."""
+KEPT = [name for name in Results.__dataclass_fields__ if name != "videos"]
+"""Fields of a run that are published as they are."""
 
 OF_A_VIDEO = (
     "name",
@@ -51,7 +39,7 @@ OF_A_VIDEO = (
     "calibration",
     "consistency",
 )
-"""What is published of every video."""
+"""Fields of every video that are published."""
 
 
 def publish(run: str | Path, output: str | Path, *, label: str | None = None, link: str | None = None) -> Path:
@@ -65,7 +53,7 @@ def publish(run: str | Path, output: str | Path, *, label: str | None = None, li
         "link": link,
         "protocols": {results.protocol: results.protocols[results.protocol]},
         "cameras": results.cameras,
-        "videos": [{name: video[name] for name in OF_A_VIDEO if name in video} for video in results.videos],
+        "videos": [{name: video[name] for name in OF_A_VIDEO if name in video} for video in plain["videos"]],
     }
     write_json(output, content)
     return Path(output)
@@ -101,7 +89,23 @@ def _checked(content: dict[str, Any], path: Path) -> Results:
                 if not all(math.isfinite(value) for value in (cell.value, cell.low or 0, cell.high or 0)):
                     raise ValueError(f"{name} is not finite")
         protocol = results.protocols[results.protocol]
-        _ = [protocol[name] for name in ("description", "reduction", "angle")], results.cameras
+        _ = [protocol[name] for name in ("description", "reduction", "angle")]
+        if results.cameras != content["cameras"]:
+            raise ValueError("its cameras are not those of its videos")
+        settings = EvaluationSettings(protocol=results.protocol, seed=results.seed)
+        stated, own = _means(results.summary), _means(summaries(results.videos, settings))
+        wrong = [name for name in stated | own if not np.allclose(stated.get(name, np.inf), own.get(name, np.nan))]
+        if wrong:
+            raise ValueError(f"{wrong[0]} is not what its videos give")
     except (KeyError, TypeError, AttributeError, ValueError, IndexError) as error:
         raise ValueError(f"{path}: not a run as `ucpe report publish` writes it ({error!r})") from None
     return results
+
+
+def _means(found: Summaries) -> dict[str, tuple[float, float]]:
+    """Mean (0 if there is none), and mean with failures as the worst case, of every metric."""
+    return {
+        f"{name} ({part})": (one.mean or 0.0, one.worst_case)
+        for part, metrics in found.items()
+        for name, one in metrics.items()
+    }

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -12,20 +11,20 @@ import numpy as np
 import torch
 from markupsafe import Markup
 
-from ucpe.evaluation.estimators.base import calibration_from_plain, pose_from_plain
 from ucpe.evaluation.inputs import Job, read_clip
 from ucpe.evaluation.pose_metrics import least_squares_scale, relative_to_first, scaled
 from ucpe.evaluation.records import camera_of_clip
 from ucpe.evaluation.report.tables import COLUMNS, Column, Table, digits_of, ranks, shown
-from ucpe.evaluation.results import Results
+from ucpe.evaluation.results import Results, VideoRecord
 from ucpe.evaluation.run import load_record
 from ucpe.pages import render_page
 from ucpe.pages.drawings import COMMANDED, ESTIMATED, angle_svg, data_uri, jpeg_of, overlay, path_svg, strip_svg
+from ucpe.trajectories import Trajectory
 from ucpe.trajectories.rotations import rotation_angle
 from ucpe.video import VideoError
 
 SHOWN_VIDEOS = 3
-"""How many of the best and of the worst videos are drawn."""
+"""Number of best, and of worst, videos that are drawn."""
 
 
 def page(
@@ -67,7 +66,7 @@ def filled_table(table: Table) -> dict[str, Any]:
             "heading": row.group if new else "", "kind": kind, "label": row.label, "cells": cells, "note": row.note,
         })  # fmt: skip
     return {
-        "groups": [(name, len(list(columns))) for name, columns in groupby(table.columns, lambda c: c.group)],
+        "groups": table.groups,
         "headings": [_heading(column) for column in table.columns],
         "rows": rows,
         "notes": table.notes,
@@ -106,10 +105,10 @@ def _distributions(results: Results, against: str) -> list[Markup]:
         groups = []
         for family in results.families:
             entries = [
-                (video["name"], value)
+                (video.name, value)
                 for video in results.videos
-                if video["family"] == family
-                and (value := _value(video, column.metric, results.protocol, against)) is not None
+                if video.family == family
+                and (value := video.metrics(results.protocol, against).get(column.metric)) is not None
             ]
             if entries:
                 groups.append((family, entries))
@@ -121,36 +120,37 @@ def _distributions(results: Results, against: str) -> list[Markup]:
 def _videos(results: Results, output: Path, jobs: Mapping[str, Job], against: str) -> list[tuple[str, list[Any]]]:
     """Best and worst videos by rotation error, or by pitch where no poses were estimated."""
     candidates = (("RotErr", "rotation error"), ("PitchErr", "pitch error"), ("FoVErr", "field of view error"))
-    scored: list[tuple[float, dict[str, Any]]] = []
+    scored: list[tuple[float, VideoRecord]] = []
     what = ""
     for metric, what in candidates:  # noqa: B007
         scored = [
             (value, video)
             for video in results.videos
-            if video["name"] in jobs and (value := _value(video, metric, results.protocol, against)) is not None
+            if video.name in jobs and (value := video.metrics(results.protocol, against).get(metric)) is not None
         ]
         if scored:
             break
     if not scored:
         return []
-    scored.sort(key=lambda pair: (pair[0], pair[1]["name"]))
+    scored.sort(key=lambda pair: (pair[0], pair[1].name))
     worst = scored[::-1][:SHOWN_VIDEOS]
     best = [pair for pair in scored[:SHOWN_VIDEOS] if pair not in worst]
     protocol = results.protocol
     return [
-        (heading, [_video(video, jobs[video["name"]], output, protocol, against) for _, video in chosen])
+        (heading, [_video(video, jobs[video.name], output, protocol, against) for _, video in chosen])
         for heading, chosen in ((f"Worst videos by {what}", worst), (f"Best videos by {what}", best))
         if chosen
     ]
 
 
-def _video(video: dict[str, Any], job: Job, output: Path, protocol: str, against: str) -> dict[str, Any]:
+def _video(video: VideoRecord, job: Job, output: Path, protocol: str, against: str) -> dict[str, Any]:
+    metrics = video.metrics(protocol, against)
     numbers = [
-        f"{column.title} {shown(value, column.digits)}"
+        f"{column.title} {shown(metrics[column.metric], column.digits)}"
         for column in COLUMNS
-        if (value := _value(video, column.metric, protocol, against)) is not None
+        if column.metric in metrics
     ]
-    drawn = {"name": video["name"], "lens": str(job.camera.lens), "numbers": " · ".join(numbers), "problem": ""}
+    drawn = {"name": video.name, "lens": str(job.camera.lens), "numbers": " · ".join(numbers), "problem": ""}
     try:
         clip = read_clip(job.video, job.name)
     except VideoError as error:
@@ -162,15 +162,14 @@ def _video(video: dict[str, Any], job: Job, output: Path, protocol: str, against
     else:
         pictures = [clip.frames[index] for index in chosen]
     addresses = [data_uri(jpeg_of(picture)) for picture in pictures]
-    graphs = _graphs(load_record(output, video["name"]), camera, job.gravity)
+    graphs = _graphs(load_record(output, video.name), camera, job.gravity)
     return {**drawn, "pictures": list(zip(chosen, addresses)), "graphs": graphs}
 
 
-def _graphs(record: dict[str, Any], camera: Any, gravity: bool) -> Markup:
+def _graphs(record: VideoRecord, camera: Trajectory, gravity: bool) -> Markup:
     graphs = []
     wanted = relative_to_first(camera.c2w.double())
-    if record.get("pose", {}).get("status") == "ok":
-        estimate = pose_from_plain(record["pose"]["estimate"])
+    if record.pose and record.pose.status == "ok" and (estimate := record.pose.estimate):
         got = relative_to_first(estimate.c2w)
         rows = torch.from_numpy(estimate.frames)
         got = scaled(got, least_squares_scale(wanted[rows], got))
@@ -181,8 +180,7 @@ def _graphs(record: dict[str, Any], camera: Any, gravity: bool) -> Markup:
             ("estimated", _spread(angles[1], estimate.frames, len(wanted)), ESTIMATED),
         ]
         graphs.append(angle_svg(series, "rotation from the first frame"))
-    if gravity and record.get("calibration", {}).get("status") == "ok":
-        calibration = calibration_from_plain(record["calibration"]["estimate"])
+    if gravity and record.calibration and (calibration := record.calibration.estimate):
         for name, angle in (("pitch", camera.angles.pitch), ("roll", camera.angles.roll)):
             estimated = _spread(getattr(calibration, name), calibration.frames, len(camera))
             series = [("commanded", angle.double().numpy(), COMMANDED), ("estimated", estimated, ESTIMATED)]
@@ -191,7 +189,7 @@ def _graphs(record: dict[str, Any], camera: Any, gravity: bool) -> Markup:
 
 
 def _spread(values: np.ndarray, frames: np.ndarray, count: int) -> np.ndarray:
-    """Values at their frame numbers, on straight lines between."""
+    """Values (count,) of all frames, from values at some frame numbers and straight lines between them."""
     return np.interp(np.arange(count), frames, values)
 
 
@@ -199,19 +197,6 @@ def _settings(results: Results) -> str:
     kept = ("versions", "protocol", "protocols", "seed", "measuring", "estimators", "floors", "quality")
     plain = results.to_json()
     return json.dumps({name: plain[name] for name in kept}, indent=1, ensure_ascii=False)
-
-
-def _value(video: dict[str, Any], metric: str, protocol: str, against: str) -> float | None:
-    pose, calibration, scene = (video.get(part, {}) for part in ("pose", "calibration", "consistency"))
-    if pose.get("status") == "ok":
-        metrics = pose.get("against_reference", {}) if against == "reference-poses" else pose["metrics"]
-        if metric in metrics.get(protocol, {}):
-            return metrics[protocol][metric]
-    if metric in scene.get("metrics", {}):
-        return scene["metrics"][metric]
-    if calibration.get("status") == "ok":
-        return calibration.get("metrics" if against == "commanded" else "against_reference", {}).get(metric)
-    return None
 
 
 def _heading(column: Column) -> str:

@@ -11,8 +11,8 @@ RADIANS_NOTE = (
 """What to know before comparing pose numbers with the quoted ones."""
 
 PROPE_NOTE = (
-    "In the released code a method named prope_absmap never gets its intrinsics; if that was trained, the PRoPE "
-    "row of Table 1 is GTA with Lat-Up."
+    "In the released code a method named prope_absmap never gets its intrinsics, and the authors' scripts train and "
+    "evaluate PRoPE under that name: by that code the PRoPE row of Table 1 is GTA with Lat-Up."
 )
 """What to know about a quoted row."""
 

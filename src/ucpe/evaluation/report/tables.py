@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import groupby
 
 from ucpe.evaluation.report.quoted import QuotedRow
 from ucpe.evaluation.results import Results
@@ -100,13 +101,18 @@ class Table:
         """The columns that some row has a value for."""
         return [column for column in COLUMNS if any(column.metric in row.cells for row in self.rows)]
 
+    @property
+    def groups(self) -> list[tuple[str, int]]:
+        """Headings over the columns, and how many columns each spans."""
+        return [(name, len(list(columns))) for name, columns in groupby(self.columns, lambda column: column.group)]
+
 
 PARTS = {
     "commanded": ("pose", "commanded"),
     "reference": ("pose", "reference"),
     "reference-poses": ("reference_pose", "reference"),
 }
-"""Parts of a summary by what orientation and lens, and the poses, are compared with."""
+"""Parts of a summary (poses, then orientation and lens) by what they are compared with."""
 
 
 def row_of_results(results: Results, against: str = "commanded", worst_case: bool = False) -> TableRow:
@@ -121,9 +127,9 @@ def row_of_results(results: Results, against: str = "commanded", worst_case: boo
                 cells[name] = Cell(values.worst_case)
             elif values.mean is not None:
                 cells[name] = Cell(values.mean, values.low, values.high)
-    for name, value in results.quality.items():
-        if isinstance(value, dict) and isinstance(value.get("value"), int | float):
-            cells[name] = Cell(value["value"], value.get("low"), value.get("high"))
+    for name, score in results.quality.items():
+        if score.value is not None:
+            cells[name] = Cell(score.value, score.low, score.high)
     known = {column.metric for column in COLUMNS}
     label = results.label + (" (failures as worst case)" if worst_case else "")
     cells = {name: cell for name, cell in cells.items() if name in known}
@@ -142,7 +148,7 @@ def counts_failures(results: Results) -> bool:
 
 
 def floor_row(results: Results, against: str = "commanded") -> TableRow | None:
-    """The estimators' own error as a row, if it is known; what is compared with references has it on both sides."""
+    """The estimators' own error as a row, if known; not of what is compared with references, which have it too."""
     known = {column.metric for column in COLUMNS}
     told = {"pose": "pose", "calibration": "commanded"}
     parts = [floor for part, floor in results.floors.items() if told[part] in PARTS[against]]
@@ -161,7 +167,7 @@ def estimators_of(results: Results) -> str:
 
 
 def rows_of_quotes(quotes: Sequence[QuotedRow]) -> list[TableRow]:
-    """Published rows, marked as quoted."""
+    """Published rows as rows of a table, marked as quoted."""
     return [
         TableRow(
             f"{row.method} (quoted)",
@@ -212,13 +218,7 @@ def markdown(table: Table) -> str:
 
 def latex(table: Table) -> str:
     """LaTeX table with booktabs in the paper's layout; define \\first, \\second, \\third as you like."""
-    columns, places = table.columns, ranks(table)
-    groups: list[tuple[str, int]] = []
-    for column in columns:
-        if groups and groups[-1][0] == column.group:
-            groups[-1] = (column.group, groups[-1][1] + 1)
-        else:
-            groups.append((column.group, 1))
+    columns, groups, places = table.columns, table.groups, ranks(table)
     lines = [
         r"% \usepackage{booktabs}",
         r"% \newcommand{\first}[1]{\textbf{#1}} \newcommand{\second}[1]{\underline{#1}}",
@@ -274,7 +274,7 @@ def _latex_cell(row: TableRow, column: Column, place: int | None) -> str:
 
 
 def _attempts(results: Results) -> str:
-    """Measured over attempted videos, of the estimator that measured fewest."""
+    """Numbers of measured and attempted videos, of the estimator that measured the fewest."""
     parts = [results.counts[part] for part in ("pose", "calibration") if part in results.counts]
     if not parts:
         return str(len(results.videos))
@@ -283,13 +283,13 @@ def _attempts(results: Results) -> str:
 
 
 def _plain(text: str) -> str:
-    """Text that stays in its cell of a Markdown table and is no HTML."""
+    """Text that stays in its cell of a Markdown table and is not read as HTML."""
     return " ".join(text.split()).replace("\\", "\\\\").replace("|", "\\|").replace("<", "&lt;")
 
 
 LATEX = {character: "\\" + character for character in "&%_#${}"}
 LATEX |= {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "ξ": r"$\xi$"}
-"""What characters with a meaning of their own are written as."""
+"""How characters that have a meaning in LaTeX are written."""
 
 
 def _escaped(text: str) -> str:

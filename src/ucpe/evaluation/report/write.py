@@ -40,7 +40,7 @@ def write_report(output: str | Path, jobs: Sequence[Job] = (), against: str = "c
 
 
 def run_table(results: Results, against: str = "commanded") -> Table:
-    """A run, its failures counted as worst case if there are any, and the estimators' floor."""
+    """The table of a run: its means, its means with failures as the worst case, and the estimators' own error."""
     rows = [row_of_results(results, against)]
     if counts_failures(results):
         rows.append(row_of_results(results, against, worst_case=True))
@@ -68,7 +68,8 @@ def comparison(everything: Sequence[Results], quote: Sequence[str] = (), against
         if counts_failures(results):
             own.append(row_of_results(results, against, worst_case=True))
         how = f" [{results.protocol}, {estimators_of(results)}]" if several else ""
-        rows += [replace(row, label=row.label + how) for row in own]
+        told = results.cameras["hash"] if _told_differently(everything) else ""
+        rows += [replace(row, label=row.label + how, comparable=row.comparable + told) for row in own]
         floor = floor_row(results, against)
         if floor is not None:
             floor = replace(floor, label=floor.label + (f" [{results.protocol}]" if several else ""))
@@ -95,16 +96,15 @@ def _notes(everything: Sequence[Results], against: str) -> list[str]:
         notes.append(f"Pose protocol {name}: {protocol['description']} ({unit}).")
     if len({measured_how(results) for results in everything}) > 1:
         notes.append("Runs with different protocols, estimators or durations are not ranked against each other.")
-    videos = [{video["name"] for video in results.videos} for results in everything]
+    videos = [{video.name for video in results.videos} for results in everything]
     if any(names != videos[0] for names in videos):
         common = len(set.intersection(*videos))
         notes.append(
             f"The runs hold different videos ({', '.join(str(len(names)) for names in videos)}, {common} in common): "
             "their means are over different cameras."
         )
-    hashes = {results.cameras["hash"] for results in everything}
-    if len(hashes) > 1 and not any(names != videos[0] for names in videos):
-        notes.append("The runs have videos of the same names, but were told different cameras: they do not compare.")
+    if _told_differently(everything):
+        notes.append("The runs have videos of the same names but of different cameras: they cannot be compared.")
     target = "the commanded camera" if against == "commanded" else "the estimate on the reference video"
     what = "Pose, orientation and lens errors" if against == "reference-poses" else "Orientation and lens errors"
     notes.append(f"{what} are against {target}; brackets are 95 % bootstrap intervals over videos.")
@@ -123,12 +123,18 @@ def _notes(everything: Sequence[Results], against: str) -> list[str]:
                     f"{prefix}The own error of {estimator['name']} ({part}) under this protocol is "
                     "not known here; reference videos (--reference) measure it."
                 )
-        for name, value in results.quality.items():
-            if "reason" in value:
-                notes.append(f"{results.label}: {value['reason']}")
-            elif value.get("note"):
-                notes.append(f"{results.label}, {name}: {value['note']}.")
+        for name, score in results.quality.items():
+            if score.reason:
+                notes.append(f"{results.label}: {score.reason}")
+            elif score.note:
+                notes.append(f"{results.label}, {name}: {score.note}.")
     return notes
+
+
+def _told_differently(everything: Sequence[Results]) -> bool:
+    """Whether runs have videos of the same names, but not the same cameras."""
+    names = {frozenset(video.name for video in results.videos) for results in everything}
+    return len(names) == 1 and len({results.cameras["hash"] for results in everything}) > 1
 
 
 def _write(output: Path, table: Table, text: str, stem: str = "table", page_name: str = "report.html") -> list[Path]:

@@ -8,46 +8,44 @@ import torch
 from torch import Tensor
 
 from ucpe.lenses.base import Lens
+from ucpe.lenses.files.aslam import Aslam
 from ucpe.lenses.files.basalt import Basalt
 from ucpe.lenses.files.camodocal import Camodocal
-from ucpe.lenses.files.colmap import Colmap, read_cameras
+from ucpe.lenses.files.colmap import Colmap
 from ucpe.lenses.files.document import Section, described, read_mapping
+from ucpe.lenses.files.dso import Dso
 from ucpe.lenses.files.euroc import EuRoC
 from ucpe.lenses.files.gyroflow import Gyroflow
 from ucpe.lenses.files.kalibr import Kalibr
 from ucpe.lenses.files.metashape import Metashape
-from ucpe.lenses.files.native import Native, lens_from_dict
+from ucpe.lenses.files.native import Native
 from ucpe.lenses.files.opencv import OpenCV
+from ucpe.lenses.files.opensfm import OpenSfM
 from ucpe.lenses.files.orbslam import OrbSlam
 from ucpe.lenses.files.realitycapture import RealityCapture
+from ucpe.lenses.files.scaramuzza import Scaramuzza
 from ucpe.lenses.files.stella import Stella
-from ucpe.lenses.files.transforms import Transforms, lens_from_transforms, lens_to_transforms
+from ucpe.lenses.files.transforms import Transforms
+from ucpe.lenses.files.vikit import Vikit
 from ucpe.lenses.files.woodscape import WoodScape
-
-__all__ = [
-    "FORMATS",
-    "lens_from_dict",
-    "lens_from_transforms",
-    "lens_to_transforms",
-    "load_extrinsics",
-    "load_lens",
-    "read_cameras",
-    "save_lens",
-    "split_camera",
-]
 
 BASALT, COLMAP = Basalt(), Colmap()
 MAPPINGS = (
     Native(),
     BASALT,
     Camodocal(),
+    Dso(),
     Stella(),
     OrbSlam(),
+    Aslam(),
+    Vikit(),
+    Scaramuzza(),
     EuRoC(),
     Gyroflow(),
     WoodScape(),
     Metashape(),
     RealityCapture(),
+    OpenSfM(),
     Kalibr(),
     OpenCV(),
     Transforms(),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import struct
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -12,7 +13,7 @@ from ucpe.files import write_file
 from ucpe.lenses.base import Lens
 from ucpe.lenses.files.document import calibration
 from ucpe.lenses.files.kalibr import choose
-from ucpe.lenses.fisheye import Division, Equidistant, KannalaBrandt
+from ucpe.lenses.fisheye import Division, Equidistant, FieldOfView, KannalaBrandt
 from ucpe.lenses.panoramic import Equirectangular
 from ucpe.lenses.pinhole import BrownConrady, Pinhole
 from ucpe.lenses.unified import EUCM, UCM
@@ -36,7 +37,7 @@ MODELS = [
     Model(4, "OPENCV", "fx fy cx cy k1 k2 p1 p2", BrownConrady),
     Model(5, "OPENCV_FISHEYE", "fx fy cx cy k1 k2 k3 k4", KannalaBrandt),
     Model(6, "FULL_OPENCV", "fx fy cx cy k1 k2 p1 p2 k3 k4 k5 k6", BrownConrady),
-    Model(7, "FOV", "fx fy cx cy omega"),
+    Model(7, "FOV", "fx fy cx cy omega", FieldOfView.from_omega),
     Model(8, "SIMPLE_RADIAL_FISHEYE", "fx cx cy k1", KannalaBrandt),
     Model(9, "RADIAL_FISHEYE", "fx cx cy k1 k2", KannalaBrandt),
     Model(10, "THIN_PRISM_FISHEYE", "fx fy cx cy k1 k2 p1 p2 k3 k4 sx1 sy1"),
@@ -170,6 +171,11 @@ def _description(lens: Lens, height: int, width: int) -> str:
         if lens != Equirectangular():
             raise ValueError("COLMAP's EQUIRECTANGULAR is 360 x 180 degrees only, this lens is a crop of it")
         return f"EQUIRECTANGULAR {width} {height} {width} {height}"
+    if isinstance(lens, FieldOfView):
+        values = calibration(lens, height, width)
+        omega = 2 * math.atan(values["k"] / 2)
+        values |= {"fx": values["fx"] * omega / values["k"], "fy": values["fy"] * omega / values["k"], "omega": omega}
+        return f"FOV {width} {height} {' '.join(repr(values[key]) for key in ['fx', 'fy', 'cx', 'cy', 'omega'])}"
     model = next((model for model in MODELS if model.lens is type(lens) and model.name in WRITTEN), None)
     if model is None:
         raise ValueError(f"COLMAP has no {lens.kind}: fit the lens to kannala_brandt or eucm first")

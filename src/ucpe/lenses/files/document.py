@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import math
 import re
+import warnings
 from pathlib import Path
 from typing import Any
+
+import numpy as np
+import torch
 
 from ucpe.lenses.base import Lens
 from ucpe.lenses.planar import PlanarLens
@@ -13,6 +17,21 @@ from ucpe.reading import parse_json, parse_yaml, read_text
 
 OPENCV_TAGS = ("tag:yaml.org,2002:opencv-matrix", "tag:yaml.org,2002:opencv-nd-matrix")
 """What OpenCV calls its matrices in YAML, the second those of one dimension."""
+
+SECTION = re.compile(r"\[[A-Za-z][\w/. -]*\]\s*$")
+"""The line that begins a section of an .ini file."""
+
+DSO = "DSO's camera"
+"""The name under which the lines of DSO's camera.txt stand in the mapping that is made of them."""
+
+OCAM = "OCamCalib's camera"
+"""The same for the five lines of OCamCalib's calib_results.txt."""
+
+UNSAID = 0.1
+"""Pixels that a lens of ours may be off from the formula it stands for without a word."""
+
+MAX_NUMBERS = 250
+"""Named numbers side by side in a calibration: ORB-SLAM3's settings, the longest known, have 47."""
 
 
 class Section:
@@ -144,18 +163,82 @@ def batch_entry(lens: Lens, camera: str | None, file: str) -> Lens:
 
 
 def read_mapping(path: Path) -> dict[str, Any]:
-    """The mapping in a JSON, YAML or XML file; of several YAML documents, as ROS prints them, the first."""
+    """The mapping in a JSON, YAML, XML or ROS .ini file; of several YAML documents, as ROS prints them, the first."""
     text = read_text(path)
     start = text.lstrip()[:1]
     if start == "<":
         data = parse_xml(text, path)
-    elif start in ("{", "["):
+    elif SECTION.match(next((line for line in text.splitlines() if line.strip() and line[0] not in "#;"), "")):
+        data = parse_ini(text)
+    elif start in ("{", "[") and path.suffix.lower() not in (".yaml", ".yml"):
         data = parse_json(text, path)
     else:
-        data = parse_yaml(_first_document(text), path, tags=OPENCV_TAGS)
+        data = (
+            parse_line(text)
+            or parse_dso(text)
+            or parse_ocam(text)
+            or parse_yaml(_first_document(text), path, tags=OPENCV_TAGS)
+        )
+    if isinstance(data, list) and data and isinstance(data[0], dict) and "shots" in data[0]:
+        data = data[0]  # OpenSfM's reconstructions
     if not isinstance(data, dict):
         raise ValueError(f"{path}: {described(data)}; expected a camera's calibration: a mapping of names to values")
     return {str(key): value for key, value in data.items()}
+
+
+def parse_line(text: str) -> dict[str, Any] | None:
+    """A calibration in one line, as DROID-SLAM has it: fx fy cx cy in pixels, then k1 k2 p1 p2 [k3] or nothing.
+
+    A line of TUM's path has 8 numbers too, but its last four are a quaternion, of length 1.
+    """
+    numbers = flat_numbers(text) if len(text.strip().splitlines()) == 1 else None
+    if numbers is None or len(numbers) not in (4, 8, 9) or min(numbers[:4]) <= 1:
+        return None
+    if abs(math.hypot(*numbers[4:8]) - 1) < 1e-2:
+        return None
+    return dict(zip(("fx", "fy", "cx", "cy", "k1", "k2", "p1", "p2", "k3"), numbers))
+
+
+def parse_dso(text: str) -> dict[str, Any] | None:
+    """The first two lines of DSO's camera.txt: a model's name (or none) and its numbers, then width and height."""
+    lines = text.strip().splitlines()
+    if len(lines) not in (3, 4) or len(lines[0].split()) < 5 or len(lines[1].split()) != 2:
+        return None
+    words = lines[0].split()[1:] if lines[0][0].isalpha() else lines[0].split()
+    known = lines[2].strip() in ("crop", "full", "none") or flat_numbers(lines[2]) is not None
+    return {DSO: lines[:2]} if known and flat_numbers(words) and flat_numbers(lines[1]) else None
+
+
+def parse_ocam(text: str) -> dict[str, Any] | None:
+    """The five lines of numbers between the comments of OCamCalib's calib_results.txt."""
+    lines = [line for line in text.splitlines() if line.strip() and not line.startswith("#")]
+    if not text.lstrip().startswith("#polynomial") or len(lines) != 5 or None in map(flat_numbers, lines):
+        return None
+    return {OCAM: lines}
+
+
+def parse_ini(text: str) -> dict[str, Any]:
+    """The sections of a calibration that ROS writes as .ini or ost.txt: names, each above its numbers.
+
+    What [image] holds is of the file; every other section is a mapping, and the ones with a matrix are cameras.
+    """
+    data: dict[str, Any] = {}
+    section, key = data, ""
+    for line in map(str.strip, text.splitlines()):
+        if not line or line[0] in "#;":
+            continue
+        if SECTION.match(line):
+            section = data if line == "[image]" else {}
+            if section is not data:
+                data[line[1:-1]] = section
+        elif "=" in line:
+            key, _, section[key] = map(str.strip, line.partition("="))  # Stereolabs' ZED
+        elif flat_numbers(line) is None:
+            key = line
+            section[key] = ""
+        else:
+            section[key] = f"{section.get(key, '')} {line}"
+    return data
 
 
 def parse_xml(text: str, where: Path) -> dict[str, Any]:
@@ -193,8 +276,9 @@ def _xml_value(element: Any) -> Any:
 
 
 def _first_document(text: str) -> str:
-    """The first document of YAML text, without OpenCV's header, whose tabs (which OpenCV allows) are spaces."""
+    """The first document of YAML text as YAML wants it: OpenCV allows its own header, tabs and `key:value`."""
     text = re.sub(r"^%YAML[:\s].*$", "", text, count=1, flags=re.M).expandtabs(4)
+    text = re.sub(r"^(\s*[A-Za-z_][\w.]*:)(?=[-+.\d\"\[])", r"\1 ", text, flags=re.M)
     lines = text.splitlines()
     filled = next((index for index, line in enumerate(lines) if line.strip() and line.strip() != "---"), 0)
     end = next((i for i, line in enumerate(lines) if i > filled and line.rstrip() in ("---", "...")), len(lines))
@@ -204,6 +288,8 @@ def _first_document(text: str) -> str:
 def described(data: Any) -> str:
     """What a file without a calibration looks like, for people."""
     if isinstance(data, dict):
+        if is_word_list(data):
+            return f"this looks like a list of {len(data)} words with a number each, such as a tokenizer's vocabulary"
         for keys, text in LOOKS:
             if any(key in data for key in keys):
                 return f"this looks like {text}"
@@ -214,19 +300,44 @@ def described(data: Any) -> str:
     return f"this holds {kind}"
 
 
+def is_word_list(data: dict[str, Any]) -> bool:
+    """Whether so many names have a number each that fx, fy, cx and cy among them are words like all others."""
+    return sum(isinstance(value, int | float) for value in data.values()) > MAX_NUMBERS
+
+
 LOOKS = (
     (("target_type", "tagCols", "targetCols"), "a calibration target (the printed pattern), not a camera"),
+    (("cam0_calib", "cam1_calib"), "a VINS-Fusion configuration, whose cameras are in the files that cam0_calib names"),
     (
         ("gyroscope_noise_density", "accelerometer_noise_density", "gyr_n", "imu0", "update_rate"),
         "the description of an inertial sensor (IMU), not a camera",
     ),
-    (("cam0_calib", "cam1_calib"), "a VINS-Fusion configuration, whose cameras are in the files that cam0_calib names"),
     (("camera_path", "keyframes"), "a nerfstudio camera path (--camera), not a calibration"),
     (("frame0",), "a ReCamMaster camera path (--camera), not a calibration"),
     (("c2w",), "a camera path (--camera), not a calibration"),
+    (("sfm_data_version",), "OpenMVG's sfm_data.json; openMVG_main_openMVG2Colmap writes COLMAP's cameras.txt"),
+    (("featuresFolders", "matchesFolders"), "AliceVision's (Meshroom's) sfm.json; its ExportColmap writes cameras.txt"),
+    (("graph", "pipelineVersion"), "a Meshroom project; its ExportColmap writes COLMAP's cameras.txt"),
+    (("lensmodel",), "mrcal's .cameramodel; mrcal-to-kalibr writes a chain that is read here"),
+    (("CameraCalibrations", "DeviceClassInfo"), "a Project Aria device's calibration, whose lenses are not read here"),
     (("map_format", "System", "Feature"), "a SLAM configuration without a camera"),
 )
 """Keys that tell files apart which are often taken for calibrations, and what they are."""
+
+
+def warn_of_misfit(
+    lens: PlanarLens,
+    points: np.ndarray,  # (..., 3) in camera axes
+    meant: np.ndarray,  # (..., 2) pixels
+    file: str,
+) -> None:
+    """Warn if a calibrated lens that stands for a file's formula shows points elsewhere in its image than that does."""
+    size = lens.settings["height"], lens.settings["width"]
+    pixels, seen = lens.project(torch.from_numpy(points), *size)
+    inside = seen.numpy() & (meant > 0).all(-1) & (meant < size[::-1]).all(-1)
+    off = np.linalg.norm(pixels.numpy() - meant, axis=-1)[inside].max(initial=0)
+    if off > UNSAID:
+        warnings.warn(f"{file}: taken as the nearest {lens.kind}, which is off by {off:.2g} pixels at most")
 
 
 def calibration(lens: Lens, height: int, width: int) -> dict[str, float]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 from ucpe.lenses.base import Lens
@@ -19,7 +20,8 @@ MODELS: dict[str, tuple[Any, str]] = {
 class Gyroflow(ReadOnly):
     """`fisheye_params` {camera_matrix, distortion_coeffs} for images of `calib_dimension`; OpenCV's fisheye by default.
 
-    The centre of pixel (0, 0) is at (0, 0): half a pixel is added to cx and cy.
+    The centre of pixel (0, 0) is at (0, 0): half a pixel is added to cx and cy. A profile of stretched footage (behind
+    an anamorphic lens) is for that shape, and says so.
     """
 
     name = "gyroflow"
@@ -37,9 +39,6 @@ class Gyroflow(ReadOnly):
         if content.data.get("digital_lens"):
             lens = content.data["digital_lens"]
             raise content.error("digital_lens", f"{lens} bends the image after the lens, and has no lens here")
-        for key in ("input_horizontal_stretch", "input_vertical_stretch"):
-            if content.data.get(key) not in (None, 0, 1):
-                raise content.error(key, f"expected 1, got {content.data[key]}: stretched footage has no lens here")
         constructor, names = MODELS[kind]
         parameters = content.section("fisheye_params")
         fx, _, cx, _, fy, cy, *_ = parameters.numbers("camera_matrix", "fx 0 cx 0 fy cy 0 0 1")
@@ -47,5 +46,11 @@ class Gyroflow(ReadOnly):
         if len(coefficients) > len(names.split()):
             raise parameters.error("distortion_coeffs", f"expected {names}, got {len(coefficients)} numbers")
         width, height = content.section("calib_dimension").image_size("w h")
+        stretch = [content.number(f"input_{way}_stretch", 1.0) for way in ("horizontal", "vertical")]
+        if any(factor not in (0, 1) for factor in stretch):
+            warnings.warn(
+                f"{content.file}: for footage stretched by {stretch[0]:g} x {stretch[1]:g} to the shape of {width} x "
+                f"{height} pixels; with the footage as recorded use --fit squeeze"
+            )
         scale = {"fx": fx, "fy": fy, "cx": cx + 0.5, "cy": cy + 0.5, "width": width, "height": height}
         return constructor(**dict(zip(names.split(), coefficients)), **scale)

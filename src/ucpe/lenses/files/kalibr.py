@@ -11,7 +11,7 @@ import yaml
 from ucpe.files import write_file
 from ucpe.lenses.base import Lens
 from ucpe.lenses.files.document import Section, calibration
-from ucpe.lenses.fisheye import KannalaBrandt
+from ucpe.lenses.fisheye import FieldOfView, KannalaBrandt
 from ucpe.lenses.pinhole import BrownConrady, Pinhole
 from ucpe.lenses.unified import EUCM, UCM, DoubleSphere, Mei
 
@@ -19,6 +19,7 @@ MODELS: dict[tuple[str, str], tuple[Any, str, str]] = {
     ("pinhole", "none"): (Pinhole, "fx fy cx cy", ""),
     ("pinhole", "radtan"): (BrownConrady, "fx fy cx cy", "k1 k2 p1 p2"),
     ("pinhole", "equidistant"): (KannalaBrandt, "fx fy cx cy", "k1 k2 k3 k4"),
+    ("pinhole", "fov"): (FieldOfView.from_omega, "fx fy cx cy", "omega"),
     ("omni", "none"): (UCM, "xi fx fy cx cy", ""),
     ("omni", "radtan"): (Mei, "xi fx fy cx cy", "k1 k2 p1 p2"),
     ("eucm", "none"): (EUCM, "alpha beta fx fy cx cy", ""),
@@ -38,7 +39,7 @@ class Kalibr:
     """
 
     name = "kalibr"
-    description = "Kalibr camchain.yaml (pinhole, omni, eucm, ds; radtan, equidistant or none)"
+    description = "Kalibr camchain.yaml (pinhole, omni, eucm, ds; radtan, equidistant, fov or none)"
 
     def recognises(self, data: dict[str, Any]) -> bool:
         """Whether a file's mapping is in this format."""
@@ -82,7 +83,9 @@ class Kalibr:
                 "resolution": [width, height],
             }
             return write_file(path, yaml.safe_dump({"cam0": entry}, sort_keys=False))
-        known = ", ".join(sorted({constructor.kind for constructor, _, _ in MODELS.values()}))
+        known = ", ".join(
+            sorted({constructor.kind for constructor, _, _ in MODELS.values() if hasattr(constructor, "kind")})
+        )
         raise ValueError(f"Kalibr has no {lens.kind}; it has {known}: fit the lens to one of them first")
 
 

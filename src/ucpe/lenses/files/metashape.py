@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any
 
 import numpy as np
-import torch
 
 from ucpe.lenses.base import Lens
-from ucpe.lenses.files.document import ReadOnly, Section
+from ucpe.lenses.files.document import ReadOnly, Section, warn_of_misfit
 from ucpe.lenses.files.kalibr import choose
 from ucpe.lenses.fitting import radial_lens
 from ucpe.lenses.panoramic import Equirectangular
@@ -22,9 +20,6 @@ PLANES: dict[str, Any] = {
 }
 """Projection -> radius on the plane, before distortion, of an angle to the axis in radians."""
 
-UNSAID = 0.1
-"""Pixels that our lens may be off from Metashape's formula without a word."""
-
 
 class Metashape(ReadOnly):
     """`<calibration type="frame">` with f, cx, cy from the image centre, b1, b2, k1 ... k4, p1, p2, in pixels.
@@ -32,7 +27,7 @@ class Metashape(ReadOnly):
     A `<document>` of cameras holds one for each `<sensor>`, which is called by its id; a saved calibration is the root.
     Metashape's p1 is our p2. What no lens of ours has (k4 and b2 of frames, tangential terms of fisheyes, the equisolid
     curve) is fitted, with a warning that says by how much the lens is off. The centre of pixel (0, 0) is at (0.5, 0.5),
-    as here.
+    as here. PhotoScan before 1.2 and Agisoft Lens wrote fx, fy and skew, with cx and cy from the image's corner.
     """
 
     name = "metashape"
@@ -60,6 +55,15 @@ class Metashape(ReadOnly):
         return _lens(calibrations[-1], kind, content) if kind != "spherical" else Equirectangular()
 
 
+def _renamed(entry: Section, width: int, height: int) -> Section:
+    """PhotoScan's entries before 1.2 (fx, fy, skew, cx and cy from the corner, p1 and p2 as OpenCV's) as today's."""
+    values = {key: value for key, value in entry.data.items() if key[0] == "k"}
+    values |= {"f": entry.number("fy"), "b1": entry.number("fx") - entry.number("fy"), "b2": entry.number("skew", 0.0)}
+    values |= {"cx": entry.number("cx") - width / 2, "cy": entry.number("cy") - height / 2}
+    values |= {"p1": entry.number("p2", 0.0), "p2": entry.number("p1", 0.0)}
+    return Section(values, entry.file, entry.prefix, entry.size)
+
+
 def _lens(element: Any, kind: str, content: Section) -> Lens:
     kind = element.get("type", kind)
     if kind == "spherical":
@@ -73,6 +77,8 @@ def _lens(element: Any, kind: str, content: Section) -> Lens:
         if name in entry and (name == "corrections" or entry.number(name)):
             raise entry.error(name, "expected none: no lens here has such terms; export without them")
     width, height = entry.image_size("width height")
+    if "fx" in entry:
+        entry = _renamed(entry, width, height)
     focal = entry.number("f")
     if not focal > 0:
         raise entry.error("f", f"expected a positive number, got {focal:g}")
@@ -106,11 +112,5 @@ def _lens(element: Any, kind: str, content: Section) -> Lens:
     y_bent = bent * unit[1] + p2 * (radius**2 + 2 * y**2) + 2 * p1 * x * y
     meant = np.stack([x_bent * (focal + b1) + y_bent * b2, y_bent * focal], -1) + centre
     points = np.stack(np.broadcast_arrays(*np.sin(angles) * unit, np.cos(angles)), -1)
-    pixels, seen = lens.project(torch.from_numpy(points), height, width)
-    inside = seen.numpy() & (meant > 0).all(-1) & (meant < [width, height]).all(-1)
-    off = np.linalg.norm(pixels.numpy() - meant, axis=-1)[inside]
-    if off.max(initial=0) > UNSAID:
-        warnings.warn(
-            f"{content.file}: taken as the nearest {lens.kind}, which is off by {off.max():.2g} pixels at most"
-        )
+    warn_of_misfit(lens, points, meant, content.file)
     return lens

@@ -9,19 +9,30 @@ from typing import Any
 
 from ucpe.files import write_file
 from ucpe.lenses.base import Lens
-from ucpe.lenses.files.document import Section, calibration, flat_numbers
+from ucpe.lenses.files.document import Section, calibration, flat_numbers, is_word_list
 from ucpe.lenses.files.kalibr import choose
 from ucpe.lenses.fisheye import KannalaBrandt
 from ucpe.lenses.pinhole import BrownConrady, Pinhole
 from ucpe.lenses.unified import UCM, Mei
 
-MATRICES = ("cameramatrix", "intrinsicmatrix", "intrinsics", "intrinsic", "mtx", "k", "m")
+MATRICES = (
+    "cameramatrix",
+    "intrinsicmatrix",
+    "cameraintrinsic",
+    "cameraintrinsics",
+    "intrinsics",
+    "intrinsic",
+    "mtx",
+    "k",
+    "m",
+)
 PROJECTIONS = ("projectionmatrix", "p")
 SCALARS = ("fx fy cx cy", "fx fy ppx ppy", "fx fy u0 v0")
 DISTORTIONS = (
     "distortioncoefficients",
     "distortioncoeffs",
     "distcoeffs",
+    "cameradistcoeffs",
     "distcoeff",
     "distcoefs",
     "distortion",
@@ -65,11 +76,13 @@ class OpenCV:
         """The lens of one camera."""
         cameras = _cameras(content.data)
         chosen = choose(list(cameras), camera, content.file) if len(cameras) > 1 or camera is not None else ""
-        side, key = cameras[chosen] if chosen else next(iter(cameras.values()))
-        if not key:
+        side, inside = cameras[chosen] if chosen else next(iter(cameras.values()))
+        if not inside:
             return lens_of_section(content, side)
         shared = {name: value for name, value in content.data.items() if not isinstance(value, dict)}
-        inner = content.section(key)
+        inner = content
+        for name in inside:
+            inner = inner.section(name)
         return lens_of_section(Section({**shared, **inner.data}, inner.file, inner.prefix, inner.size), side)
 
     def write(self, lens: Lens, path: Path, height: int, width: int) -> None:
@@ -170,25 +183,27 @@ def _sides(data: dict[str, Any], names: tuple[str, ...]) -> dict[str, str]:
     return found
 
 
-def _cameras(data: dict[str, Any]) -> dict[str, tuple[str, str]]:
-    """Cameras by name: what each adds to its keys, and the key of the mapping it is in, if it is in one."""
+def _cameras(data: dict[str, Any]) -> dict[str, tuple[str, tuple[str, ...]]]:
+    """Cameras by name: what each adds to its keys, and the keys of the mappings it is in."""
     sides = _sides(data, MATRICES) or _sides(data, PROJECTIONS)
-    found = {key: (side, "") for side, key in sides.items()}
+    found: dict[str, tuple[str, tuple[str, ...]]] = {key: (side, ()) for side, key in sides.items()}
     if found or any(_plain(key) in ("cameramatrix", "intrinsicmatrix") for key in data):
-        return found or {"camera_matrix": ("", "")}
+        return found or {"camera_matrix": ("", ())}
     if _has_scalars(data):
-        return {"camera": ("", "")}
-    return {
-        name: (side, name)
-        for name, entry in data.items()
-        if isinstance(entry, dict)
-        for side in list(_sides(entry, MATRICES))[:1] or [""] * _has_scalars(entry)
-    }
+        return {"camera": ("", ())}
+    for name, entry in data.items():
+        inner = _cameras(entry) if isinstance(entry, dict) else {}
+        beside = [camera for camera, (_, inside) in inner.items() if not inside]
+        for camera, (side, inside) in inner.items():
+            if camera in beside[1:]:
+                continue  # the first matrix of a camera's mapping is its own
+            found[name if camera in beside or len(inner) == 1 else f"{name}.{camera}"] = (side, (name, *inside))
+    return found
 
 
 def _has_scalars(data: dict[str, Any]) -> bool:
     spelled = _spelled(data)
-    return any(all(name in spelled for name in names.split()) for names in SCALARS)
+    return any(all(name in spelled for name in names.split()) for names in SCALARS) and not is_word_list(data)
 
 
 def _image_size(content: Section, matlab: bool, side: str) -> tuple[int, int]:

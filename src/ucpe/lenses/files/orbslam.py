@@ -1,4 +1,4 @@
-"""Settings of ORB-SLAM2 and ORB-SLAM3."""
+"""Settings of ORB-SLAM2, ORB-SLAM3 and OV2SLAM."""
 
 from __future__ import annotations
 
@@ -23,18 +23,21 @@ class OrbSlam(ReadOnly):
     """`Camera.fx` or `Camera1.fx` and so on; `Camera.type` PinHole (if none is given), KannalaBrandt8 or Rectified.
 
     Cameras are called as in the file: Camera, Camera1, Camera2, and LEFT and RIGHT for the raw images of a stereo pair
-    that ORB-SLAM2 rectifies. The centre of pixel (0, 0) is at (0, 0): half a pixel is added to cx and cy.
+    that ORB-SLAM2 rectifies. OV2SLAM's (`Camera.fxl`, `Camera.fxr`; pinhole or fisheye) are called left and right. The
+    centre of pixel (0, 0) is at (0, 0): half a pixel is added to cx and cy.
     """
 
     name = "orbslam"
-    description = "ORB-SLAM2 and ORB-SLAM3 settings (PinHole, KannalaBrandt8, Rectified)"
+    description = "ORB-SLAM2, ORB-SLAM3 and OV2SLAM settings (PinHole, KannalaBrandt8, Rectified)"
 
     def recognises(self, data: dict[str, Any]) -> bool:
         """Whether a file's mapping is in this format."""
-        return any(key in data for key in ("Camera.fx", "Camera1.fx"))
+        return any(key in data for key in ("Camera.fx", "Camera1.fx", "Camera.fxl"))
 
     def read(self, content: Section, camera: str | None) -> Lens:
         """The lens of one camera."""
+        if "Camera.fxl" in content:
+            return _ov2slam(content.dotted("Camera."), camera)
         cameras = [name for name in ("Camera", "Camera1", "Camera2") if f"{name}.fx" in content]
         cameras += [name for name in ("LEFT", "RIGHT") if f"{name}.K" in content]
         chosen = choose(cameras, camera, content.file)
@@ -49,3 +52,15 @@ class OrbSlam(ReadOnly):
         width, height = content.image_size("Camera.width Camera.height", "Camera.cols Camera.rows")
         values = {**entry.shifted("fx fy cx cy"), **entry.coefficients(distortion)}
         return constructor(**values, width=width, height=height)
+
+
+def _ov2slam(entry: Section, camera: str | None) -> Lens:
+    side = choose(["left", "right"], camera, entry.file)
+    kind = entry.text(f"model_{side}").lower()
+    if kind not in ("pinhole", "fisheye"):
+        raise entry.error(f"model_{side}", f"expected pinhole or fisheye, got {kind}")
+    width, height = entry.image_size(f"{side}_nwidth {side}_nheight")
+    scale = entry.shifted(" ".join(f"{name}{side[0]}" for name in ("fx", "fy", "cx", "cy")))
+    distortion = [entry.number(f"{name}{side[0]}", 0.0) for name in ("k1", "k2", "p1", "p2")]  # also of a fisheye
+    constructor, names = MODELS["KannalaBrandt8" if kind == "fisheye" else "PinHole"]
+    return constructor(**scale, **dict(zip(names.split(), distortion)), width=width, height=height)

@@ -17,8 +17,8 @@ MODELS = ("perspective", "brown3", "brown4", "brown3t2", "brown4t2")
 class RealityCapture(ReadOnly):
     """`xcr:FocalLength35mm`, `xcr:PrincipalPointU` and `V` in longer sides, `xcr:DistortionCoeficients` k1 k2 k3.
 
-    A fourth coefficient and tangential ones are refused. The file does not say the size of its image. The centre of
-    pixel (0, 0) is at (0.5, 0.5), as here.
+    A fourth coefficient, tangential ones and other models are refused unless they are 0. The file does not say the size
+    of its image. The centre of pixel (0, 0) is at (0.5, 0.5), as here.
     """
 
     name = "realitycapture"
@@ -32,9 +32,9 @@ class RealityCapture(ReadOnly):
         """The lens of a file."""
         entry = Section(_entries(content.data["xmpmeta"]), content.file, "xcr:", content.size)
         model = entry.text("DistortionModel").lower() if "DistortionModel" in entry else "brown3"
-        if model not in MODELS:
-            raise entry.error("DistortionModel", f"expected {' or '.join(MODELS)}; got {model}")
         coefficients = entry.numbers("DistortionCoeficients") if "DistortionCoeficients" in entry else []
+        if model not in MODELS and any(coefficients):
+            raise entry.error("DistortionModel", f"expected {' or '.join(MODELS)}; got {model}")
         if any(coefficients[3:]):
             raise entry.error(
                 "DistortionCoeficients", f"expected k1 k2 k3 and zeros, got {coefficients}: no lens here has them"

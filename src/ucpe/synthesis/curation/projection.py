@@ -60,24 +60,24 @@ class ProjectionCheck(Step):
     )
 
     looks: int = 12
-    """Frames of a clip that are looked at."""
+    """Number of frames of a clip that are looked at."""
     black: float = 20.0
-    """Brightness, 0 to 255, up to which a border is black."""
+    """Maximum brightness, 0 to 255, of a black border."""
     max_border: float = 0.01
-    """Share of the height or width that black borders may take."""
+    """Maximum share of the height or width that black borders may take."""
     max_stereo: float = 0.7
-    """Correlation of the two halves of a picture, upper and lower or left and right, up to which it is one picture."""
+    """Maximum correlation of the upper and lower, or left and right, halves; above it the picture is stereo."""
     max_cube: float = CUBE
-    """Correlation along the edges that an equi-angular cubemap hides, up to which it is none."""
+    """Maximum correlation along the hidden edges of an equi-angular cubemap; above it the picture is a cubemap."""
     aspect_tolerance: float = 0.02
-    """How far width / height may be from 2 (or from the 16:9 of uploads), as a share."""
+    """Maximum relative difference between width / height and 2. Uploads of 16:9 count as squeezed panoramas of 2:1."""
     max_seam: float = 1.0
-    """How badly the left and the right border may meet, in values or in structure."""
+    """Maximum difference across the seam: near 0 where the left and right border meet, above 1 where they do not."""
     max_poles: float = POLES
-    """How much the first or the last row may vary, in units of rows further in."""
+    """Maximum variation of the first or last row, relative to rows further in: 0 at a pole, 1 where it is missing."""
 
     def run(self, clip: SourceClip) -> list[Row]:
-        """Measures of a few frames: the median over them, for borders the smallest."""
+        """Measures of a few frames: for borders the part that is black in all of them, else the median."""
         frames = clip.frames(self.looks, LOOK_HEIGHT).astype(np.float32)
         layouts = {name: float(np.median([halves_alike(frame, name) for frame in frames])) for name in STEREO}
         layout = max(layouts, key=layouts.__getitem__)
@@ -105,7 +105,7 @@ class ProjectionCheck(Step):
             return "not twice as wide as high"
         if row["seam"] > self.max_seam:
             return "not equirectangular: left and right borders do not meet"
-        return "poles missing: first or last row is no point" if row["poles"] > self.max_poles else ""
+        return "poles missing: first or last row is not a single point" if row["poles"] > self.max_poles else ""
 
 
 def black_border(

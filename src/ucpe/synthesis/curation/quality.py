@@ -46,17 +46,17 @@ class QualityCheck(Step):
     backend: Literal["statistics", "q-align"] = "statistics"
     """Ours, or the paper's Q-Align through pyiqa, which must be installed (and wants a GPU)."""
     stills: int = 3
-    """Frames of a clip that are judged, at full size."""
+    """Number of frames of a clip that are judged, at full size."""
     min_quality: float = 0.2
     """Score below which a clip is dropped. The paper gives no number: it ranks clips by this score."""
 
     def check(self) -> None:
-        """Q-Align's package, if it is chosen."""
+        """Raise ValueError if Q-Align is chosen and its package is missing."""
         if self.backend == "q-align":
             _pyiqa()
 
     def run(self, clip: SourceClip) -> list[Row]:
-        """Scores of a few frames, averaged."""
+        """Factors and score, each 0 to 1, averaged over a few frames."""
         if self.backend == "q-align":
             score = float(np.mean([q_align(still) for still in clip.stills(self.stills)]))
             return [dict.fromkeys(self.columns) | {"quality": score}]
@@ -65,7 +65,7 @@ class QualityCheck(Step):
         return [dict(zip(names, factors.tolist())) | {"quality": float(factors.prod())}]
 
     def verdict(self, row: Row) -> str:
-        """Low quality, and the worst factor."""
+        """Dropped with a low score; the reason names the worst factor."""
         if row["quality"] >= self.min_quality:
             return ""
         faults = {"sharpness": "blurred", "cleanness": "noisy", "smoothness": "blocky", "exposure": "badly exposed"}
@@ -93,7 +93,7 @@ def picture_factors(
 def blur(
     grey: np.ndarray,  # (H, W) float32
 ) -> float:
-    """Crete's blur, 0 (sharp) to 1: the share of neighbours' differences that survives another blur; the worse axis."""
+    """Crete's blur from 0 (sharp) to 1: the share of differences between neighbours that survives another blur."""
     import cv2
 
     worst = 0.0
@@ -124,7 +124,7 @@ def noise(
 def blocks(
     grey: np.ndarray,  # (H, W) float32
 ) -> float:
-    """How much more neighbours differ at the borders of 8 x 8 blocks than elsewhere; 1 without blocks."""
+    """How many times more neighbours differ at the borders of 8 x 8 blocks than elsewhere; 1 without blocks."""
     worst = 1.0
     for picture in (grey, grey.T):
         steps = np.minimum(np.abs(np.diff(picture, axis=1)), STEP).mean(0)

@@ -14,7 +14,7 @@ from ucpe.video import VideoError, probe_video
 
 @dataclass(frozen=True)
 class Reading(Step):
-    """Sets damaged files aside."""
+    """Makes the small copy; sets damaged files aside."""
 
     name: ClassVar[str] = "reading"
     columns: ClassVar[Mapping[str, pa.DataType]] = {
@@ -41,7 +41,7 @@ class Reading(Step):
         return [{"stop": frames, "fps": fps, "height": info.height, "width": info.width, "problem": ""}]
 
     def verdict(self, row: Row) -> str:
-        """Damaged, or too small."""
+        """Dropped if damaged or too small."""
         if row["problem"]:
             return f"set aside: {row['problem']}"
         return f"under {self.min_height} pixels high" if row["height"] < self.min_height else ""

@@ -22,7 +22,7 @@ STEPS: dict[str, Any] = {step.name: step for step in vars(CurationSettings()).va
 """Every step by its name."""
 
 TOLD = (pa.float64(), pa.string(), pa.list_(pa.string()))
-"""Types of the columns that are told of a clip when the pointer rests on its picture."""
+"""Types of the columns that are shown when the pointer rests on a clip's picture."""
 
 
 def write_report(curated: str | Path, output: str | Path | None = None, *, pictures: int = 12) -> Path:
@@ -103,12 +103,12 @@ def _plots(step: str, thresholds: dict[str, Any], clips: list[Row]) -> list[Mark
 
 
 def _flag(step: str, option: str, value: str = "") -> str:
-    """An option as it is typed."""
+    """An option as it is typed on the command line."""
     return f"--{step}.{option}".replace("_", "-") + (f" {value}" if value else "")
 
 
 def _cause(step: str, reason: str) -> Cause:
-    """What a step says about a reason; empty where it says nothing."""
+    """The column and option that a step names for a reason; empty if it names none."""
     causes = STEPS[step].causes if step in STEPS else ()
     return next((cause for cause in causes if reason.startswith(cause.starts)), Cause("", "", ""))
 

@@ -48,17 +48,17 @@ class RotationCheck(Step):
     )
 
     looks: int = 6
-    """Frames in which vertical lines are looked for."""
+    """Number of frames in which vertical lines are looked for."""
     shake_window: float = 0.5
     """Seconds over which a steady camera turns evenly."""
     max_rotation: float = 30.0
-    """Rotation score in degrees; the paper removes "excessive drift" without a number, this is the one of stage 2."""
+    """Maximum rotation score in degrees. The paper removes "excessive drift" without a number; this is stage 2's."""
     max_shake: float = 1.0
-    """Root mean square in degrees between the camera's rotation and its mean over the shake window."""
+    """Maximum root mean square angle in degrees between the camera's rotation and its mean over the shake window."""
     max_sway: float = 6.0
-    """Degrees by which the camera's vertical may move from where it was in the first frame."""
+    """Maximum angle in degrees between the camera's vertical and that of the first frame."""
     max_lean: float = 6.0
-    """Degrees between the picture's vertical and the scene's vertical lines, where there are enough of them."""
+    """Maximum angle in degrees between the picture's vertical and the scene's vertical lines, if there are enough."""
 
     def run(self, clip: SourceClip) -> list[Row]:
         """Angles in degrees from the clip's poses, and from vertical lines in a few frames (null if there are none)."""
@@ -89,7 +89,7 @@ class RotationCheck(Step):
 def rotation_score(
     rotations: np.ndarray,  # (N, 3, 3)
 ) -> float:
-    """Largest rotation against the first frame, degrees."""
+    """Largest rotation relative to the first frame, in degrees."""
     return float(rotation_angle(torch.from_numpy(rotations[0].T @ rotations)).max())
 
 

@@ -1,10 +1,10 @@
 """The unit of length of a clip: its near-plane depth, from dense flow and the epipolar geometry of bearings.
 
-Each frame is compared with one far enough away for parallax. Depth is distance from the camera; the near-plane depth
-of a frame is the 25th percentile over its pixels, that of a clip the median over its frames (supplement A.2).
+Each frame is compared with one far enough away for parallax. Depth is distance from the camera. A frame's near-plane
+depth is the 25th percentile over its pixels, and a clip's is the median over its frames (supplement A.2).
 
-What cannot be measured is not left out but filled from around it, or the percentile would move: nothing moves around
-the epipoles, and when a camera moves straight up inside a room, they show what is nearest.
+Pixels that cannot be measured are filled from their surroundings. Leaving them out would shift the percentile: nothing
+moves around the epipoles, and when a camera moves straight up inside a room, they show what is nearest.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ NEAR_PERCENTILE = 25
 """Percentile of a frame's depths that is its near-plane depth."""
 
 ROUNDS = 6
-"""How often the distance between two compared frames is corrected at most."""
+"""Maximum number of partners that a frame is compared with, each at a better distance than the one before."""
 
 
 @dataclass(frozen=True)
@@ -37,17 +37,17 @@ class DepthOptions:
     width: int = 640
     """Wider frames are reduced to this."""
     samples: int = 16
-    """Frames of a clip that are measured, evenly spaced."""
+    """Number of frames of a clip that are measured, evenly spaced."""
     baseline: float = 0.15
-    """Distance of compared frames that is aimed at, in near-plane depths."""
+    """Distance to aim at between compared frames, in near-plane depths."""
     min_parallax: float = 0.75
-    """Pixels that a reliable pixel moves at least because the camera moves."""
+    """Minimum parallax of a reliable pixel: how many pixels it moves because the camera moves."""
     epipole: float = 8.0
-    """Degrees around the direction of motion, and its opposite, where nothing is measured: nothing moves there."""
+    """Degrees around the direction of motion and its opposite in which nothing is measured, as nothing moves there."""
     tolerance: float = 0.5
-    """Pixels by which flow there and back, or flow and epipolar line, may differ."""
+    """Maximum difference in pixels between flow there and back, and between flow and epipolar line."""
     min_share: float = 0.05
-    """Share of pixels that must be reliable for a frame to count."""
+    """Minimum share of reliable pixels for a frame to count."""
 
 
 def near_depth(
@@ -92,7 +92,7 @@ def depth_of(
     flow: SphereFlow,
     options: DepthOptions,
 ) -> np.ndarray:
-    """Distance (H, W) of what the first panorama shows, NaN where it is too far away to tell or nothing is reliable.
+    """Distance (H, W) of what the first panorama shows; NaN where it is too far to tell, and everywhere if unreliable.
 
     Where flow is inconsistent, and around the epipoles, the nearest pixel with consistent flow is used.
     """
@@ -118,7 +118,7 @@ def nearest_known(
     values: np.ndarray,  # (H, W) of a panorama
     known: np.ndarray,  # (H, W) bool, at least one of them
 ) -> np.ndarray:
-    """Values (H, W), those that are not known replaced by the nearest that is."""
+    """Values (H, W) with each unknown one replaced by the nearest known one."""
     import cv2
 
     width = values.shape[1]
@@ -164,7 +164,7 @@ def check_poses(c2w: np.ndarray, count: int) -> np.ndarray:
 def _near_depth_of(
     place: int, frames: np.ndarray, c2w: np.ndarray, flow: SphereFlow, options: DepthOptions, guess: float | None
 ) -> float | None:
-    """Near-plane depth of one frame, compared with one at the right distance for its depth; None if unreliable."""
+    """Near-plane depth of one frame, from a partner at the right distance for that depth; None if unreliable."""
     away = np.linalg.norm(c2w[:, :3, 3] - c2w[place, :3, 3], axis=1)
     if not away.any():
         return None

@@ -22,20 +22,20 @@ from ucpe.synthesis.curation.steps import Cause, Row, SourceClip, Step
 from ucpe.synthesis.layouts import reduced
 
 MIN_SECONDS = 5.1
-"""Seconds that stage 2 needs: 81 frames at 16 fps."""
+"""Minimum length in seconds that stage 2 needs: 81 frames at 16 fps."""
 
 DETECTION_HEIGHT = 128
 """Height in pixels at which neighbouring frames are compared."""
 
 TRANSNET_SIZE = (48, 27)
-"""Width and height of what TransNetV2 sees."""
+"""Width and height in pixels of what TransNetV2 sees."""
 
 RAMP = 0.5
-"""Grey levels a frame by which brightness must at least change to belong to a fade."""
+"""Minimum change of brightness during a fade, in grey levels per frame."""
 
 
 class Transition(NamedTuple):
-    """Frames first, ..., last - 1 that belong to no scene; none of them for a hard cut at `first`."""
+    """Frames first, ..., last - 1, which belong to no scene. A hard cut at `first` has none."""
 
     first: int
     last: int
@@ -53,21 +53,21 @@ class Segmentation(Step):
     causes: ClassVar[tuple[Cause, ...]] = (Cause("under", "", "min_seconds"),)
 
     length: float = 10.0
-    """Seconds of a clip."""
+    """Length of a clip in seconds."""
     min_seconds: float = MIN_SECONDS
-    """Seconds below which what is left of a scene is not used."""
+    """Minimum length in seconds; shorter rests of a scene are dropped."""
     cut_ratio: float = 3.0
-    """How many times more than around it a frame must change to start a new scene."""
+    """How many times more than its neighbours a frame must change to start a new scene."""
     cut_change: float = 15.0
-    """How much it must change at least: PySceneDetect's content value, 0 to 255."""
+    """Minimum change of a frame that starts a new scene: PySceneDetect's content value, 0 to 255."""
     black: float = 12.0
     """Mean brightness, 0 to 255, below which a frame is black."""
     max_fade: float = 2.0
-    """Seconds on either side of black that may belong to a fade."""
+    """Maximum length in seconds of a fade on either side of black."""
     crossfades: bool = True
     """Look for cross-fades with TransNetV2."""
     crossfade_probability: float = 0.5
-    """From which TransNetV2 is believed."""
+    """Probability above which TransNetV2 is believed."""
     margin: float = 0.1
     """Seconds left out on either side of a gradual transition."""
 
@@ -85,7 +85,7 @@ class Segmentation(Step):
         return rows or [{"begins": "start", "thumbnail": b""}]
 
     def verdict(self, row: Row) -> str:
-        """Too short."""
+        """Dropped if too short."""
         short = row["stop"] - row["start"] < self.min_seconds * row["fps"] - 1e-6
         return f"under {self.min_seconds:g} s between transitions" if short else ""
 
@@ -113,7 +113,7 @@ class Segmentation(Step):
 
 
 class NeighbourFinder:
-    """Hard cuts and black fades by PySceneDetect, which is shown one frame after the other."""
+    """Finds hard cuts and black fades with PySceneDetect, which is shown one frame after the other."""
 
     def __init__(self, options: Segmentation, fps: float):
         from scenedetect.detectors import AdaptiveDetector, ThresholdDetector
@@ -136,7 +136,7 @@ class NeighbourFinder:
         self.count += 1
 
     def transitions(self) -> list[Transition]:
-        """What was found; a fade reaches from where the picture starts to darken to where it is bright again."""
+        """The transitions found; a fade reaches from where the picture starts to darken to where it is bright again."""
         brightness = np.array(self._brightness)
         dark = brightness < self._black
         fades = {int(frame) for frame in self._found_fades} | {0, self.count - 1}
@@ -164,7 +164,7 @@ def gradual_transitions(
     frames: np.ndarray,  # (N, 27, 48, 3) uint8
     probability: float = 0.5,
 ) -> list[Transition]:
-    """Transitions that TransNetV2 sees, from its two heads: one marks the middle, the other all their frames."""
+    """Transitions that TransNetV2 sees. One of its two heads marks their middle, the other all their frames."""
     import torch
 
     model = _transnet()
@@ -180,7 +180,7 @@ def gradual_transitions(
 
 
 def merged(found: list[Transition], margin: int, frames: int) -> list[Transition]:
-    """Transitions in order, gradual ones widened by a margin, those that touch made one."""
+    """Transitions in order: gradual ones are widened by `margin` frames, then those that touch are merged."""
     rank = {"black fade": 0, "cross-fade": 1, "cut": 2}
     wide = [
         Transition(max(first - margin, 0), min(last + margin, frames), kind)
@@ -203,7 +203,7 @@ def thumbnail(
     frame: np.ndarray,  # (H, W, 3) uint8
     height: int = 96,
 ) -> bytes:
-    """A small JPEG."""
+    """The frame as a JPEG at most `height` pixels high."""
     import cv2
 
     small = reduced(frame, height)

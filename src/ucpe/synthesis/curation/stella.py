@@ -8,7 +8,6 @@ from __future__ import annotations
 import itertools
 import shutil
 import subprocess
-import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,12 +16,14 @@ import numpy as np
 import torch
 import yaml
 
+from ucpe.files import temporary_folder
 from ucpe.synthesis.curation.poses import Track, check_frames
 from ucpe.trajectories.formats.base import read_rows
 from ucpe.trajectories.rotations import pose_matrix, rotation_from_quaternion
+from ucpe.work import run_program
 
 FPS = 30.0
-"""Frame rate that SLAM is told, from which it makes its time stamps."""
+"""Frame rate that SLAM is told; it makes its time stamps from it."""
 
 TRAJECTORY = "frame_trajectory.txt"
 
@@ -34,7 +35,7 @@ class StellaVSLAM:
     vocabulary: Path
     """Its ORB vocabulary, `orb_vocab.fbow`."""
     binary: str = "run_image_slam"
-    """The program, or where it is."""
+    """Name or path of the program."""
     config: Path | None = None
     """Settings file in stella_vslam's format. Its camera is replaced by the footage's."""
     localise: bool = True
@@ -42,7 +43,7 @@ class StellaVSLAM:
     min_frames: int = 10
     """Shorter tracks are dropped, and shorter pieces of footage not tried."""
     seconds: float = 3600.0
-    """Time limit of one run."""
+    """Time limit of one run, in seconds."""
 
     def __post_init__(self) -> None:
         if shutil.which(self.binary) is None:
@@ -77,8 +78,7 @@ class StellaVSLAM:
         """Poses (4, 4) of the frames that SLAM could place."""
         import cv2
 
-        with tempfile.TemporaryDirectory(prefix="ucpe-stella-") as folder:
-            workspace = Path(folder)
+        with temporary_folder() as workspace:
             images, saved = workspace / "images", workspace / "map.msg"
             images.mkdir()
             for number, frame in enumerate(frames):
@@ -98,7 +98,7 @@ class StellaVSLAM:
         output.mkdir()
         command = [*command, "--eval-log-dir", str(output), *more]
         try:
-            run = subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=self.seconds)
+            run = run_program(command, seconds=self.seconds)
         except subprocess.TimeoutExpired:
             raise ValueError(f"stella_vslam did not finish within {self.seconds:g} s") from None
         if run.returncode:
@@ -107,7 +107,7 @@ class StellaVSLAM:
         return read_trajectory(output / TRAJECTORY) if (output / TRAJECTORY).is_file() else {}
 
     def _settings(self, height: int, width: int) -> dict[str, Any]:
-        """Its settings, with the camera of the footage."""
+        """The settings file's content with the camera of the footage."""
         settings = yaml.safe_load(Path(self.config).read_text(encoding="utf-8")) if self.config else {}
         if not isinstance(settings, dict):
             raise ValueError(f"{self.config} holds no settings of stella_vslam")
@@ -124,6 +124,6 @@ def read_trajectory(path: Path) -> dict[int, np.ndarray]:
 
 
 def _runs(numbers: list[int]) -> list[list[int]]:
-    """Numbers that follow each other."""
+    """Runs of consecutive numbers."""
     groups = itertools.groupby(enumerate(numbers), key=lambda place: place[1] - place[0])
     return [[number for _, number in group] for _, group in groups]

@@ -16,7 +16,7 @@ from ucpe.synthesis.layouts import reduced, whole_width
 from ucpe.video import VideoError, VideoWriter, probe_video, read_video
 
 Row = dict[str, Any]
-"""What is known of a clip, by column."""
+"""What is known about a clip, by column."""
 
 
 class Measure(NamedTuple):
@@ -30,26 +30,26 @@ class Measure(NamedTuple):
 
 
 class Cause(NamedTuple):
-    """What the report says about clips that fell for a reason."""
+    """What the report says about clips that were dropped for one reason."""
 
     starts: str
     """How the reason begins."""
     column: str
-    """Column that led to it, "" if none did."""
+    """Column that the reason rests on, "" if there is none."""
     option: str
-    """Option of the step that changes it."""
+    """Option of the step that decides it."""
 
 
 class Step(Protocol):
     """One step of curation; its fields are its options.
 
-    What it measures is kept in a file, one a source video. Fields named in `thresholds` only matter to `verdict`, so
-    that another threshold measures nothing again.
+    What it measures is kept in one file per source video. Fields named in `thresholds` matter only to `verdict`, so
+    nothing is measured again when a threshold changes.
     """
 
     name: ClassVar[str]
     columns: ClassVar[Mapping[str, pa.DataType]]
-    """What it adds to a clip's row."""
+    """Columns that it adds to a clip's row."""
     thresholds: ClassVar[tuple[str, ...]] = ()
     requires: ClassVar[tuple[str, ...]] = ()
     """Modules of the extra `curation` that it imports."""
@@ -69,7 +69,7 @@ class Step(Protocol):
         """The clip's pieces, one or more, each with this step's columns, and `start` and `stop` where it splits."""
 
     def verdict(self, row: Row) -> str:
-        """Why a clip with this row is dropped, or ""."""
+        """Why a clip with this row is dropped; "" if it is kept."""
 
 
 @dataclass(frozen=True)
@@ -89,12 +89,12 @@ class SourceClip:
 
     @property
     def stop(self) -> int:
-        """Frame after the last."""
+        """The frame after the last."""
         return self.row["stop"]
 
     @property
     def fps(self) -> float:
-        """Frames a second."""
+        """Frames per second."""
         return self.row["fps"]
 
     def stream(self, height: int | None = None) -> Iterator[np.ndarray]:
@@ -122,10 +122,10 @@ class SourceClip:
 
 
 def write_proxy(source: Path, proxy: Path, height: int) -> tuple[int, float]:
-    """Write a small copy of a video at most `height` pixels high, frame by frame; how many frames it has, and its fps.
+    """Write a copy of a video at most `height` pixels high; return its number of frames and its fps.
 
-    What is 16:9 is stretched to 2:1, as a panorama that was squeezed must be; a flat video is dropped later anyway.
-    Raises VideoError unless all frames are there, at a constant rate.
+    A 16:9 video is stretched to 2:1, as if it were a squeezed panorama; if it is flat, a later step drops it. Raises
+    VideoError unless all frames are there, at a constant rate.
     """
     import cv2
 
@@ -133,14 +133,14 @@ def write_proxy(source: Path, proxy: Path, height: int) -> tuple[int, float]:
     scale = min(height / info.height, 1.0)
     whole = (info.height, whole_width(info.height, info.width))
     small_height, small_width = (max(round(side * scale / 2) * 2, 2) for side in whole)
-    writer = VideoWriter(proxy, small_height, small_width, info.fps, crf=12, preset="veryfast", colors=info.colors)
     sizes = [(small_width, small_height)] + [(small_width // 2, small_height // 2)] * 2
-    try:
+    how: dict[str, Any] = {"crf": 12, "preset": "veryfast", "colors": info.colors}
+    with VideoWriter(proxy, small_height, small_width, info.fps, **how) as writer:
         for number, frame in enumerate(read_video(source)):
             if abs(frame.time * info.fps - number) > 0.75:
                 raise VideoError(
-                    f"{source}: frame {number} is shown at {frame.time:.3f} s, not at {number / info.fps:.3f} s as a "
-                    f"constant rate has it; convert it with ffmpeg -fps_mode cfr"
+                    f"{source}: the frame rate is not constant (frame {number} is shown at {frame.time:.3f} s, not at "
+                    f"{number / info.fps:.3f} s); convert it with ffmpeg -fps_mode cfr"
                 )
             planes = frame.planes[:3]
             writer.write_planes(
@@ -153,10 +153,6 @@ def write_proxy(source: Path, proxy: Path, height: int) -> tuple[int, float]:
             )
         if writer.frames < info.frames - max(2, 0.01 * info.frames):
             raise VideoError(f"{source}: ends after frame {writer.frames} of {info.frames}; is the file complete?")
-        writer.close()
-    except BaseException:
-        writer.abandon()
-        raise
     return writer.frames, info.fps
 
 

@@ -39,24 +39,24 @@ class Tracking(Step):
     stella_vocabulary: Path | None = None
     """stella_vslam's ORB vocabulary."""
     stella_binary: str = "run_image_slam"
-    """stella_vslam's program, or where it is."""
+    """Name or path of stella_vslam's program."""
     stella_config: Path | None = None
     """Settings file of stella_vslam."""
     seed: int = 0
     min_seconds: float = MIN_SECONDS
-    """Seconds below which what is left of a clip is not used."""
+    """Minimum length in seconds; shorter tracked stretches are dropped."""
     max_error: float = 1.0
-    """Degrees between features and where the map puts them, on average, beyond which poses are not believed."""
+    """Maximum mean distance in degrees between features and where the map puts them."""
 
     def check(self) -> None:
-        """Only what the chosen backend needs."""
+        """Raise ValueError if something that the chosen backend needs is missing."""
         if self.backend == "pycolmap":
             super().check()
         else:
             self.tracker()
 
     def run(self, clip: SourceClip) -> list[Row]:
-        """The stretches of the clip that were tracked, each in a world of its own; one without poses if none."""
+        """The stretches of the clip that were tracked, each in its own world; one row without poses if none was."""
         tracks = self.tracker().track(clip.frames(), seed=self.seed)
         if not tracks:
             return [{"c2w": None, "track_error": None}]
@@ -71,7 +71,7 @@ class Tracking(Step):
         ]
 
     def verdict(self, row: Row) -> str:
-        """Lost, lost after too short a time, or inaccurate."""
+        """Dropped if tracking is lost, the tracked stretch is too short, or its poses are inaccurate."""
         if row["c2w"] is None:
             return "tracking lost"
         if row["stop"] - row["start"] < self.min_seconds * row["fps"] - 1e-6:

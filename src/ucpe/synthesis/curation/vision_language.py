@@ -1,7 +1,7 @@
 """The paper's filter by a vision-language model: six flags and what kind of place it is, as strict JSON.
 
-Runs if an OpenAI-compatible endpoint is given. An answer that is not what was asked for is sent back with the
-reason; if that does not help it is recorded as invalid, in its own words.
+Runs if an OpenAI-compatible endpoint is given. An invalid answer is sent back with what is wrong with it. If that does
+not help, the answer is recorded as it came, with the reason why it is invalid.
 """
 
 from __future__ import annotations
@@ -103,11 +103,11 @@ class VisionLanguageFilter(Step):
     height: int = 512
     """Height in pixels of the frame sent."""
     attempts: int = 3
-    """How often an invalid answer is sent back before it is recorded as such, the first time included."""
+    """Maximum number of times that the model is asked, until its answer is valid."""
     timeout: float = 60.0
     """Seconds to wait for an answer."""
     retries: int = 4
-    """Attempts after the first when the endpoint fails; after these the video is left for the next run."""
+    """Number of further attempts when the endpoint fails; after these the video fails (see --retry-failed)."""
     pause: float = 1.0
     """Seconds before the first retry; each pause is twice the one before."""
     dropping_flags: tuple[str, ...] = tuple(FLAGS)
@@ -120,7 +120,7 @@ class VisionLanguageFilter(Step):
             raise ValueError(f"no flag {', '.join(unknown)}; there are {', '.join(FLAGS)}")
 
     def wanted(self) -> bool:
-        """Whether it has an endpoint."""
+        """Whether an endpoint is given."""
         return bool(self.url)
 
     def run(self, clip: SourceClip) -> list[Row]:
@@ -145,14 +145,14 @@ class VisionLanguageFilter(Step):
         return [{"flags": [], "categories": [], "answer": answer, "invalid": problem}]
 
     def verdict(self, row: Row) -> str:
-        """The first flag that is set."""
+        """Dropped for the first flag that is set, or without a valid answer."""
         if row["invalid"]:
             return "no valid answer from the vision-language model" if self.drop_invalid else ""
         return next((f"flagged: {flag}" for flag in row["flags"] if flag in self.dropping_flags), "")
 
 
 def parse_answer(text: str) -> tuple[list[str], list[str]]:
-    """The flags that are set and the categories of an answer; ValueError that says what is wrong with it."""
+    """The flags that are set and the categories, from an answer; raises ValueError that says what is wrong with it."""
     fenced = re.fullmatch(r"\s*```(?:json)?(.*)```\s*", text, re.DOTALL)
     try:
         content = json.loads(fenced.group(1) if fenced else text)

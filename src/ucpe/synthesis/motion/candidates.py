@@ -1,7 +1,7 @@
 """Candidate rotations (supplement A.3): `ucpe match motions SOURCE ... -o motions/`.
 
 A source lists entries (videos, files, named moves) and gives the gravity-aligned trajectory of each. Every entry
-becomes one Parquet part; those that are no candidates stay there with the reason.
+becomes one Parquet part; one that is not a candidate keeps its part, with the reason.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, Protocol
-from urllib.parse import quote
 
 import torch
+from typing_extensions import Unpack
 
-from ucpe.files import file_fingerprint, fingerprint_of
+from ucpe.files import file_fingerprint, fingerprint_of, safe_name
 from ucpe.reading import read_json, read_json_lines
 from ucpe.synthesis.motion.poses import PoseBackend
 from ucpe.synthesis.rows import (
@@ -31,7 +31,7 @@ from ucpe.synthesis.rows import (
 from ucpe.trajectories import DEFAULT_LENS, NAMED_MOVES, Trajectory
 from ucpe.trajectories.rotations import pose_matrix, rotation_from_angles
 from ucpe.video import VIDEO_SUFFIXES
-from ucpe.work import Item, Progress, Quarantine, Stage, folder_lock, run
+from ucpe.work import Item, Quarantine, Stage, WorkArguments, folder_lock, run
 
 TRAJECTORY_SUFFIXES = (".txt", ".json", ".npy", ".npz")
 
@@ -39,7 +39,7 @@ UNWANTED_WORDS = ("zoom",)
 """A motion with one of these words in its labels changes its intrinsics, so it is not a candidate."""
 
 JITTERY_SHARE = 0.2
-"""Share of a collection's motions with the largest rotational velocity that is discarded."""
+"""Share of a collection's motions that is discarded as jittery: those with the largest rotational velocity."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ class MotionSource(Protocol):
     """Whether its poses are computed rather than estimated, so that none is jittery."""
 
     def entries(self) -> list[Entry]:
-        """What there is; names are unique."""
+        """All motions that it can give, under unique names."""
 
     def trajectory(self, entry: Entry) -> Trajectory:
         """Gravity-aligned motion of an entry; ValueError says why there is none."""
@@ -80,11 +80,11 @@ class UpEstimator(Protocol):
 
 
 class CameraBench:
-    """Perspective videos with text labels: .jsonl files in a folder, one object a video, and the videos below it.
+    """Perspective videos with text labels: .jsonl files in a folder, one object per video, and the videos below it.
 
     Each object has `path` (or `video`, `file_name`), `labels` (texts) and `caption`; `train.jsonl` and `test.jsonl`
-    are the splits. Poses come from a backend, the up direction of the first frame from `read_up_vectors`, or from a
-    calibrator where there is none.
+    are the splits. Poses come from a backend. The up direction of the first frame comes from `read_up_vectors`, or, for
+    videos that it lacks, from a calibrator.
     """
 
     exact = False
@@ -117,7 +117,7 @@ class CameraBench:
         return list(found.values())
 
     def trajectory(self, entry: Entry) -> Trajectory:
-        """The backend's poses with the up direction given, or estimated."""
+        """The backend's poses, aligned with the given or estimated up direction."""
         up = self.up_vectors.get(entry.name)
         if up is None and self.calibrator is not None and entry.file is not None:
             up = self.calibrator.up(entry.file)
@@ -127,7 +127,7 @@ class CameraBench:
         return motion.gravity_aligned(up, in_first_camera=True)
 
     def describe(self, entry: Entry) -> list[Any]:
-        """Where its poses come from, frame rate and up vector, or what estimates it."""
+        """What gives its poses, its frame rate, and its up vector or what estimates that."""
         poses = self.backend.describe(entry.name, entry.file)
         up: Any = self.up_vectors.get(entry.name)
         if up is None and self.calibrator is not None and entry.file is not None:
@@ -145,12 +145,12 @@ class TrajectoryFolder:
         self.name = self.folder.resolve().name
 
     def entries(self) -> list[Entry]:
-        """All files, by their path below the folder without its ending."""
+        """All trajectory files, named by their path within the folder, without suffix."""
         files = [path for path in sorted(self.folder.rglob("*")) if path.suffix.lower() in TRAJECTORY_SUFFIXES]
         return [Entry(path.relative_to(self.folder).with_suffix("").as_posix(), file=path) for path in files]
 
     def trajectory(self, entry: Entry) -> Trajectory:
-        """The file's poses, by the given up direction, its format's gravity, or a first camera taken to be level."""
+        """The file's poses, aligned by the given up direction, else by the format's, else with a level first camera."""
         assert entry.file is not None
         motion = Trajectory.load(entry.file)
         if entry.name in self.up_vectors:
@@ -164,7 +164,7 @@ class TrajectoryFolder:
 
 
 class MoveSource:
-    """Our moves by name, with the hands of a person holding the camera."""
+    """Our named moves, with the shake of a hand-held camera."""
 
     name = "moves"
     exact = True
@@ -173,7 +173,7 @@ class MoveSource:
         self.names, self.frames, self.fps, self.seed = tuple(names), frames, fps, seed
 
     def entries(self) -> list[Entry]:
-        """Every move; those that zoom say so in their name."""
+        """Every move, labelled with its name; moves that zoom say so there."""
         return [Entry(name, (name.replace("_", "-"),)) for name in self.names]
 
     def trajectory(self, entry: Entry) -> Trajectory:
@@ -185,23 +185,19 @@ class MoveSource:
         return move @ Trajectory.handheld(DEFAULT_LENS, frames=self.frames, fps=self.fps, seed=seed)
 
     def describe(self, entry: Entry) -> list[Any]:
-        """Frames, rate and seed."""
+        """Number of frames, frame rate, seed and names of the moves."""
         return [self.frames, self.fps, self.seed, self.names]
 
 
 def extract_motions(
     sources: Sequence[MotionSource],
     folder: str | Path,
-    progress: Progress | None = None,
-    *,
-    workers: int | None = None,
-    engine: str = "local",
-    retry_failed: bool = False,
+    **work: Unpack[WorkArguments],
 ) -> Counter[str]:
-    """Write one part a motion into a folder; returns how many were kept (key "") or dropped for each reason.
+    """Write one part per motion into a folder; return how many were dropped for each reason (key "": kept).
 
-    Run again, it goes on where it stopped: only what is missing or was made with other settings is done, and what
-    failed with `retry_failed`.
+    A second run continues where the first stopped: it does only what is missing or was made with other settings, and
+    what failed if `retry_failed`.
     """
     if len({source.name for source in sources}) < len(sources):
         raise ValueError(f"sources need different names, got {', '.join(source.name for source in sources)}")
@@ -217,7 +213,6 @@ def extract_motions(
     if not items:
         raise ValueError("the sources list no motion at all")
     stage = Extraction(Path(folder))
-    work: dict[str, Any] = {"workers": workers, "engine": engine, "retry_failed": retry_failed, "progress": progress}
     with folder_lock(stage.folder):
         found = run(stage, items, quarantine=Quarantine(stage.folder), **work)
         return Counter(f"failed: {done.reason}" if done.reason else done.part for done in found)
@@ -225,24 +220,24 @@ def extract_motions(
 
 @dataclass
 class Extraction(Stage):
-    """Finds the path of a motion and keeps it as a part, whose reason to drop it is the result ("" for none)."""
+    """Finds the path of a motion and writes it as a part; the result is why it is dropped ("" if it is kept)."""
 
     folder: Path
     name = "motions"
 
     def file(self, item: Item) -> Path:
-        """Where a motion is kept."""
+        """The Parquet file of a motion."""
         source, entry = item.task
-        return self.folder / source.name / f"{quote(entry.name, safe='')}.parquet"
+        return self.folder / source.name / f"{safe_name(entry.name)}.parquet"
 
     def find(self, item: Item) -> str | None:
-        """Why a motion that is there is dropped."""
+        """Why a motion is dropped ("" if it is kept), from its part; None if the part is missing or outdated."""
         if not is_current(self.file(item), item.fingerprint):
             return None
         return read_part(self.file(item), MOTIONS, ["dropped"])["dropped"][0].as_py()
 
     def finish(self, item: Item) -> str:
-        """Find the path and keep it; one that was made from other things goes first."""
+        """Find the path and write its part; an outdated part is deleted first."""
         self.file(item).unlink(missing_ok=True)
         row = motion_row(*item.task)
         write_part(self.file(item), table_of([row], MOTIONS), item.fingerprint)
@@ -250,7 +245,7 @@ class Extraction(Stage):
 
 
 def motion_row(source: MotionSource, entry: Entry) -> dict[str, Any]:
-    """The row of one motion, a candidate or not."""
+    """The row of one motion, whether it is a candidate or not."""
     row: dict[str, Any] = {
         "id": f"{source.name}/{entry.name}",
         "collection": source.name,
@@ -273,7 +268,7 @@ def motion_row(source: MotionSource, entry: Entry) -> dict[str, Any]:
 
 
 def rotational_velocity(motion: Trajectory) -> float:
-    """Largest rotational velocity between frames, degrees a second."""
+    """Largest rotational velocity between frames, in degrees per second."""
     return motion.angular_velocity().norm(dim=-1).max().item()
 
 
@@ -287,9 +282,10 @@ class Motion:
 
 
 def read_motions(folder: str | Path, jittery_share: float = JITTERY_SHARE) -> tuple[list[Motion], Counter[str]]:
-    """Candidates in a folder of parts, in order of their ids, and how many others there are for each reason.
+    """Candidates in a folder of parts, in order of their ids, and how many motions are dropped for each reason.
 
-    Of every collection the `jittery_share` with the largest rotational velocity is discarded, unless it is exact.
+    In every collection, the `jittery_share` of motions with the largest rotational velocity is dropped; exact motions
+    are exempt.
     """
     if not 0 <= jittery_share < 1:
         raise ValueError(f"the share of jittery motions to discard must be in [0, 1), got {jittery_share:g}")
@@ -323,7 +319,7 @@ def read_up_vectors(path: str | Path) -> dict[str, Sequence[float]]:
     """Up directions in the first camera's frame by video name, as single-image calibration (GeoCalib) gives them.
 
     From a .jsonl whose lines hold `video` and `up` (x right, y down, z forward) or `pitch` and `roll` in degrees; or
-    from a folder with one NAME.json a video. Numbers given for every frame count with their first.
+    from a folder with one NAME.json per video. Where a value is given for every frame, the first frame's is used.
     """
     path = Path(path)
     if path.is_dir():

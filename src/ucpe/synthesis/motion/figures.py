@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,33 +19,34 @@ from ucpe.synthesis.rows import CURATED, MATCHES, part_files, poses_of_row, read
 from ucpe.trajectories import umeyama
 
 ARROWS = 9
-"""View directions drawn along a path."""
+"""Number of view directions drawn along a path."""
 
 
-def draw_balance(before: dict[str, int], after: dict[str, int], path: str | Path, most: int = 65) -> None:
-    """Bars of the clips (before) and chosen matches (after) of each category, largest before first, as .png or .svg."""
-    names = list(before)[:most]
-    if not names:
+def draw_balance(panels: Mapping[str, Mapping[str, int]], path: str | Path, most: int = 65) -> None:
+    """Draw counts by category, one panel per entry of `panels`, ordered by the first panel; to a .png or .svg."""
+    panels = {what: counts for what, counts in panels.items() if counts}
+    if not panels:
         raise ValueError("no category to draw")
-    figure = new_figure(max(6.0, 0.19 * len(names) + 2), 5.2, layout="constrained")
-    upper, lower = figure.subplots(2, 1, sharex=True)
-    for axis, counts, what, color in (
-        (upper, before, "clips before selection", "#9aa5b1"),
-        (lower, after, "matches after selection", "#2b6cb0"),
-    ):
+    first, *others = panels.values()
+    names = list(dict.fromkeys([*sorted(first, key=lambda name: -first[name]), *(n for one in others for n in one)]))[
+        :most
+    ]
+    figure = new_figure(max(6.0, 0.19 * len(names) + 2), 0.6 + 2.3 * len(panels), layout="constrained")
+    axes = figure.subplots(len(panels), 1, sharex=True, squeeze=False)[:, 0]
+    for axis, (what, counts), color in zip(axes, panels.items(), ("#9aa5b1", "#2b6cb0")):
         axis.bar(range(len(names)), [counts.get(name, 0) for name in names], color=color, width=0.8)
         most_common = max(counts.values(), default=0)
         title = f"{what}: at most {most_common:,} of a category, evenness {evenness(counts):.2f}"
         axis.set_title(title, loc="left", fontsize=10)
         quiet_axes(axis, "y")
         axis.tick_params(axis="y", labelsize=8)
-    lower.set_xticks(range(len(names)), names, rotation=90, fontsize=7)
-    lower.set_xlim(-0.7, len(names) - 0.3)
+    axes[-1].set_xticks(range(len(names)), names, rotation=90, fontsize=7)
+    axes[-1].set_xlim(-0.7, len(names) - 0.3)
     save_figure(figure, path, dpi=110)
 
 
 def draw_matches(matches: str | Path, curated: str | Path, motions: str | Path, clip: str, path: str | Path) -> None:
-    """A clip's path from above with each matched motion laid on it, and where the transferred camera looks."""
+    """Draw a clip's path from above with each matched motion laid on it, and where the transferred camera looks."""
     rows = [row for file in part_files(Path(matches)) for row in _rows_of(file, clip)]
     if not rows:
         raise ValueError(f"{matches}: clip {clip!r} has no match")

@@ -16,10 +16,10 @@ import torch
 from torch import Tensor
 
 BEST = 30
-"""Motions kept for each clip."""
+"""Number of motions kept for each clip."""
 
 CHUNK = 2048
-"""Clips compared at a time: their pairs with 300 motions take 30 MB."""
+"""Number of clips compared at a time: their pairs with 300 motions take 30 MB."""
 
 
 @dataclass(frozen=True)
@@ -38,10 +38,10 @@ def match(
     best: int = BEST,
     chunk: int = CHUNK,
 ) -> Matches:
-    """The `best` (or all, if fewer) motions of every clip by RMSE after alignment, float64 inside and float32 out.
+    """The `best` motions of every clip by RMSE after alignment (all if there are fewer), computed in float64.
 
-    For motions that only fit backwards or stand still, the RMSE is that of the clip's whole way; they come last, least
-    opposed first. A clip that stands still fits every motion, and takes the first.
+    A motion that stands still or fits only backwards gets the RMSE of a single point at the clip's mean position. Such
+    motions come last, the least opposed first. A clip that stands still fits every motion, and takes the first ones.
     """
     _check(clips, motions)
     if best < 1 or chunk < 1:
@@ -82,10 +82,10 @@ def _check(clips: Tensor, motions: Tensor) -> None:
     for name, paths in (("clips", clips), ("motions", motions)):
         if paths.ndim != 3 or paths.shape[2] != 3 or paths.shape[1] != clips.shape[1] or paths.shape[1] < 2:
             raise ValueError(
-                f"{name} must be positions (count, frames, 3) of equally many frames, at least 2, "
+                "clips and motions must be positions (count, frames, 3) with the same number of frames, at least 2, "
                 f"got {tuple(clips.shape)} and {tuple(motions.shape)}"
             )
         if bad := (~torch.isfinite(paths).flatten(1).all(1)).nonzero().flatten().tolist():
-            raise ValueError(f"positions of {name} must be finite, those of row {bad[0]} are not")
+            raise ValueError(f"positions of {name} must be finite, but those of row {bad[0]} are not")
     if not len(motions):
         raise ValueError("no motion to match with")

@@ -1,7 +1,7 @@
 """`ucpe match curated/ --motions motions/ -o matches.parquet`: match, select and transfer, part by part.
 
-Beside the output, `matches.parts/` keeps the best motions of every clip, one file a curated part. Run again after any
-interruption, only what is missing or was made from something else is done, and the result is the same.
+Beside the output, `matches.parts/` keeps the best motions of every clip, one file per curated part. After any
+interruption the same command does only what is missing or outdated, and the result is the same.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as compute
 import torch
 from torch import Tensor
+from typing_extensions import Unpack
 
-from ucpe.files import file_fingerprint, fingerprint_of
+from ucpe.files import file_fingerprint, fingerprint_of, safe_name
 from ucpe.synthesis.motion.candidates import JITTERY_SHARE, Motion, read_motions
 from ucpe.synthesis.motion.matching import BEST, match
 from ucpe.synthesis.motion.selection import (
@@ -52,7 +52,7 @@ from ucpe.synthesis.rows import (
     write_part,
 )
 from ucpe.trajectories import Trajectory
-from ucpe.work import Item, Progress, Quarantine, Stage, complete, folder_lock, run
+from ucpe.work import Item, Progress, Quarantine, Stage, WorkArguments, complete, folder_lock, run
 
 SPLITS = ("train", "test")
 FACTS = ("id", "source", "quality", "watermark", "rotation_score", "categories", "motion_magnitude")
@@ -64,7 +64,7 @@ class MatchSettings:
 
     window: Window = field(default_factory=Window)
     best: int = BEST
-    """Motions kept for each clip before selection."""
+    """Number of motions kept for each clip before selection."""
     jittery_share: float = JITTERY_SHARE
     """Share of each collection's motions to discard: the ones that turn fastest."""
     scoring: Scoring = field(default_factory=Scoring)
@@ -73,9 +73,9 @@ class MatchSettings:
     test_share: float = 0.1
     """Share of source videos reserved for testing, and of motions from collections without splits."""
     collection_splits: bool = True
-    """Keep the splits of a collection that has its own."""
+    """Keep a collection's own splits, if it has them."""
     seed: int = 0
-    """Draws another split."""
+    """Seed of the split; another seed draws another split."""
 
     def __post_init__(self) -> None:
         if self.best < 1 or not 0 <= self.test_share <= 1:
@@ -91,11 +91,11 @@ class MatchingSummary:
     clips: int
     dropped_clips: Counter[str]
     chosen: dict[str, int]
-    """Matches of each split."""
+    """Number of matches in each split."""
     before: dict[str, int]
-    """Clips of each category."""
+    """Number of clips in each category."""
     after: dict[str, int]
-    """Chosen matches of each category."""
+    """Number of chosen matches in each category."""
 
 
 def match_clips(
@@ -103,11 +103,7 @@ def match_clips(
     motions: str | Path,
     output: str | Path,
     settings: MatchSettings | None = None,
-    progress: Progress | None = None,
-    *,
-    workers: int | None = None,
-    engine: str = "local",
-    retry_failed: bool = False,
+    **work: Unpack[WorkArguments],
 ) -> MatchingSummary:
     """Match curated clips with motions and write the chosen matches with their rotations."""
     settings, output = settings or MatchSettings(), Path(output)
@@ -121,7 +117,6 @@ def match_clips(
     ]
     stage = Matching(Path(motions), settings, library)
     state = output.with_suffix(".parts")
-    work: dict[str, Any] = {"workers": workers, "engine": engine, "retry_failed": retry_failed, "progress": progress}
     with folder_lock(state):
         complete(run(stage, items, quarantine=Quarantine(state), **work))
     clips = _Clips.read(parts, settings)
@@ -132,7 +127,7 @@ def match_clips(
         chosen = own[select(pairs.candidates.take(own), clips.facts, limits)]
         rows |= dict.fromkeys(chosen.tolist(), split)
     dropped["turns too much"] += int(np.isnan(clips.facts.score).sum())
-    table = _transfer(parts, pairs, rows, clips, library, settings, progress)
+    table = _transfer(parts, pairs, rows, clips, library, settings, work.get("progress"))
     home = os.path.relpath(Path(curated).resolve(), output.resolve().parent)
     write_part(output, table.replace_schema_metadata({CURATED_FOLDER: home.encode()}))
     places = [clips.facts.categories[clip] for clip in pairs.candidates.clip[list(rows)]] if rows else []
@@ -176,13 +171,13 @@ class MotionLibrary:
         return MotionLibrary(motions, np.array(test), dropped)
 
     def positions(self, test: bool) -> tuple[np.ndarray, Tensor]:
-        """Numbers (S,) of one split's motions, and their positions (S, N, 3)."""
+        """Indices (S,) of one split's motions, and their positions (S, N, 3)."""
         rows = np.flatnonzero(self.is_test == test)
         paths = [self.motions[row].trajectory.positions for row in rows.tolist()]
         return rows, torch.stack(paths) if paths else torch.empty(0)
 
     def fingerprint(self) -> str:
-        """A name for these motions and splits."""
+        """Fingerprint of these motions and their splits."""
         digest = hashlib.sha256(self.is_test.tobytes())
         for motion in self.motions:
             digest.update(motion.id.encode() + motion.trajectory.positions.numpy().tobytes())
@@ -191,7 +186,7 @@ class MotionLibrary:
 
 @dataclass
 class Matching(Stage):
-    """Finds the best motions of every clip of a curated part; workers read the motions once, by themselves."""
+    """Finds the best motions of every clip of a curated part; each worker reads the motions once."""
 
     motions: Path
     settings: MatchSettings
@@ -206,11 +201,11 @@ class Matching(Stage):
         self.library = self.library or MotionLibrary.read(self.motions, self.settings)
 
     def find(self, item: Item) -> bool | None:
-        """Whether the matches are there."""
+        """True if the matches are there and current, else None."""
         return is_current(item.task[1], item.fingerprint) or None
 
     def finish(self, item: Item) -> bool:
-        """Match the clips of a part and keep what was found."""
+        """Match the clips of a part and write what was found."""
         assert self.library is not None
         part, file = item.task
         write_part(file, _match_part(part, self.library, self.settings), item.fingerprint)
@@ -336,7 +331,7 @@ def _transfer(
     settings: MatchSettings,
     progress: Progress | None,
 ) -> pa.Table:
-    """The chosen matches with their rotations, in order of clips and closeness."""
+    """The chosen matches with their rotations, ordered by clip and then by RMSE."""
     by_clip: dict[str, list[int]] = {}
     for row in chosen:
         by_clip.setdefault(clips.ids[pairs.candidates.clip[row]], []).append(row)
@@ -389,4 +384,4 @@ def _match_row(
 
 def _pair_file(output: Path, curated: Path, part: Path) -> Path:
     name = part.relative_to(curated).as_posix() if curated.is_dir() else part.name
-    return output.with_suffix(".parts") / quote(name, safe="")
+    return output.with_suffix(".parts") / f"{safe_name(name.removesuffix('.parquet'))}.parquet"

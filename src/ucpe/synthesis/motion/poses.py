@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
 import math
-import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
 import torch
 
-from ucpe.files import file_fingerprint
+from ucpe.files import file_fingerprint, temporary_folder
 from ucpe.synthesis.structure import (
     extract_features,
     largest_map,
@@ -23,6 +20,9 @@ from ucpe.synthesis.structure import (
     write_picture,
 )
 from ucpe.trajectories import DEFAULT_LENS, Trajectory
+
+MIN_REGISTERED = 0.9
+"""Minimum share of a video's keyframes that must be placed."""
 
 
 class PoseBackend(Protocol):
@@ -70,40 +70,31 @@ class VipeResults:
 class Pycolmap:
     """Incremental structure from motion of every few frames; poses between them are interpolated.
 
-    A given field of view (`xfov`, degrees, of a pinhole) is held; otherwise focal length and distortion are estimated
-    too, which needs longer videos with more depth.
+    A given field of view (`xfov` of a pinhole, in degrees) is kept fixed. Without it, focal length and distortion are
+    estimated too, which needs longer videos with more depth.
     """
 
     name = "pycolmap"
 
-    def __init__(
-        self,
-        xfov: float | None = None,
-        keyframe_fps: float = 4.0,
-        min_registered: float = 0.9,
-        seed: int = 0,
-        threads: int = 1,
-    ):
+    def __init__(self, xfov: float | None = None, keyframe_fps: float = 4.0):
         load_pycolmap("estimating poses")
         if xfov is not None and not 0 < xfov < 180:
             raise ValueError(f"xfov of a pinhole must be in (0, 180) degrees, got {xfov:g}")
-        self.xfov, self.keyframe_fps, self.min_registered = xfov, keyframe_fps, min_registered
-        self.seed, self.threads = seed, threads
+        self.xfov, self.keyframe_fps = xfov, keyframe_fps
 
     def poses(self, video: str, file: Path | None, fps: float | None) -> Trajectory:
         """Poses of the frames between the first and the last that could be placed."""
         from ucpe.trajectories.interpolation import interpolate_poses
 
         if file is None:
-            raise ValueError("its video is not there to be estimated from")
+            raise ValueError("its video is missing, so its poses cannot be estimated")
         rate = _frame_rate(video, file, fps)
-        with tempfile.TemporaryDirectory(prefix="ucpe-motion-") as folder:
-            images = Path(folder) / "images"
+        with temporary_folder() as folder:
+            images = folder / "images"
             images.mkdir()
             numbers = _write_keyframes(file, images, max(round(rate / self.keyframe_fps), 1))
-            with _quiet():
-                found = self._map(Path(folder), images)
-        if len(found) < max(self.min_registered * len(numbers), 2):
+            found = self._map(folder, images)
+        if len(found) < max(MIN_REGISTERED * len(numbers), 2):
             raise ValueError(f"only {len(found)} of {len(numbers)} keyframes could be placed")
         frames = torch.tensor(list(found), dtype=torch.float64)
         c2w = torch.from_numpy(np.stack(list(found.values())))
@@ -112,13 +103,7 @@ class Pycolmap:
 
     def describe(self, video: str, file: Path | None) -> list[Any]:
         """Settings and the video."""
-        return [
-            self.xfov,
-            self.keyframe_fps,
-            self.min_registered,
-            self.seed,
-            file_fingerprint(file) if file else None,
-        ]
+        return [self.xfov, self.keyframe_fps, MIN_REGISTERED, 0, file_fingerprint(file) if file else None]
 
     def _map(self, folder: Path, images: Path) -> dict[int, np.ndarray]:
         """Camera-to-world poses (4, 4) by frame number."""
@@ -127,9 +112,9 @@ class Pycolmap:
             height, width = _picture_size(images)
             focal = width / 2 / math.tan(math.radians(self.xfov) / 2)
             parameters = f"{focal:.9g},{width / 2:.9g},{height / 2:.9g},0"
-        extract_features(database, images, "SIMPLE_RADIAL", parameters, threads=self.threads)
-        match_features(database, overlap=10, seed=self.seed, threads=self.threads)
-        options = mapping_options(self.seed, self.threads, hold_lens=self.xfov is not None)
+        extract_features(database, images, "SIMPLE_RADIAL", parameters)
+        match_features(database, overlap=10)
+        options = mapping_options(hold_lens=self.xfov is not None)
         options.mapper.init_min_tri_angle = 4.0
         options.triangulation.min_angle = options.mapper.filter_min_tri_angle = 0.5
         best = largest_map(database, images, folder / "map", options)
@@ -137,7 +122,7 @@ class Pycolmap:
 
 
 def _write_keyframes(video: Path, folder: Path, step: int) -> list[int]:
-    """Every `step`-th frame and the last as pictures named by their frame numbers, which are returned."""
+    """Write every `step`-th frame and the last as pictures named by frame number; return these numbers."""
     from ucpe.video import read_video
 
     numbers, last = [], None
@@ -166,12 +151,3 @@ def _frame_rate(video: str, file: Path | None, fps: float | None) -> float:
     from ucpe.video import probe_video
 
     return fps if fps is not None else probe_video(file).fps  # type: ignore[arg-type]
-
-
-@contextlib.contextmanager
-def _quiet() -> Iterator[None]:
-    """Keeps the library's progress lines off the screen."""
-    import pycolmap
-
-    with pycolmap.ostream(stdout=True, stderr=True), contextlib.redirect_stdout(None), contextlib.redirect_stderr(None):
-        yield

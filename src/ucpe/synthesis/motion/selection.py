@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,7 +13,7 @@ UNKNOWN = "unknown"
 """Category of a clip without one."""
 
 BLOCK = 8192
-"""Candidates looked at together: those already out of the question are struck out at once."""
+"""Number of candidates looked at together: those that already break a limit are struck out at once."""
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ class Scoring:
 
     def __post_init__(self) -> None:
         if not 0 < self.max_rotation <= 180:
-            raise ValueError(f"largest rotation must be in (0, 180] degrees, got {self.max_rotation:g}")
+            raise ValueError(f"max_rotation must be in (0, 180] degrees, got {self.max_rotation:g}")
 
     def score(
         self,
@@ -45,17 +45,17 @@ class Limits:
     """Diversity limits of a selection, at the paper's values."""
 
     per_panorama: int = 5
-    """Matches of one panoramic clip."""
+    """Maximum number of matches per panoramic clip."""
     per_motion: int = 100
-    """Uses of one motion."""
+    """Maximum number of matches per motion."""
     per_category: int = 1000
-    """Matches of a category; a match is skipped when every category of its clip has as many."""
+    """Maximum number of matches per category; a match is skipped once every category of its clip is full."""
     per_magnitude: int = 2000
-    """Matches in a bin of motion magnitude."""
+    """Maximum number of matches per bin of motion magnitude."""
     magnitude_width: float = 10.0
-    """Width of a bin."""
+    """Width of a bin of motion magnitude, in pixels per frame."""
     total: int | None = None
-    """Matches in all."""
+    """Maximum number of matches in all."""
 
     def __post_init__(self) -> None:
         for name in ("per_panorama", "per_motion", "per_category", "per_magnitude", "total"):
@@ -67,16 +67,16 @@ class Limits:
 
 
 TEST_LIMITS = Limits(per_panorama=2, per_motion=5, per_category=10, per_magnitude=40, total=68)
-"""Limits of the test split. The paper says "stricter" and 272 test clips: 68 matches in four variants each, in
-64 panoramic clips as published. The other numbers are ours."""
+"""Limits of the test split. The paper says "stricter" and 272 test clips: 68 matches in four variants each, which come
+from 64 panoramic clips in the published set. The other numbers are ours."""
 
 
 @dataclass(frozen=True)
 class ClipFacts:
-    """What selection knows of the panoramic clips."""
+    """What selection knows about the panoramic clips."""
 
     score: np.ndarray  # (P,) 0 to 1, NaN if not to be used
-    magnitude: np.ndarray  # (P,)
+    magnitude: np.ndarray  # (P,) pixels per frame
     categories: Sequence[Sequence[str]]
 
 
@@ -84,15 +84,15 @@ class ClipFacts:
 class Candidates:
     """Matches to choose from."""
 
-    clip: np.ndarray  # (C,) rows of the clips
-    motion: np.ndarray  # (C,) numbers of the motions, from 0
-    rmse: np.ndarray  # (C,)
+    clip: np.ndarray  # (C,) indices of the clips
+    motion: np.ndarray  # (C,) indices of the motions
+    rmse: np.ndarray  # (C,) near-plane depths
 
     def take(
         self,
         rows: np.ndarray,  # (S,)
     ) -> Candidates:
-        """Some of them."""
+        """The candidates in some rows."""
         return Candidates(self.clip[rows], self.motion[rows], self.rmse[rows])
 
 
@@ -139,7 +139,7 @@ def select(candidates: Candidates, clips: ClipFacts, limits: Limits | None = Non
 
 
 def is_test(key: str, share: float, seed: int = 0) -> bool:
-    """Whether a source or motion is for testing; decided by its name alone, so that new ones change no other.
+    """Whether a source or motion is for testing; decided by its name alone, so new ones do not change the others.
 
     >>> sum(is_test(f"video {n}", 0.1) for n in range(1000))
     109
@@ -149,7 +149,7 @@ def is_test(key: str, share: float, seed: int = 0) -> bool:
 
 
 def category_counts(categories: Sequence[Sequence[str]]) -> dict[str, int]:
-    """How many clips or matches there are of every category, largest first."""
+    """Number of clips or matches in every category, largest first."""
     counts: dict[str, int] = {}
     for names in categories:
         for name in set(names) or {UNKNOWN}:
@@ -157,17 +157,17 @@ def category_counts(categories: Sequence[Sequence[str]]) -> dict[str, int]:
     return dict(sorted(counts.items(), key=lambda item: (-item[1], item[0])))
 
 
-def evenness(counts: dict[str, int]) -> float:
-    """Shannon entropy of counts relative to its largest value: 1 if all are equal, near 0 if one has everything."""
+def evenness(counts: Mapping[str, int]) -> float:
+    """Shannon entropy of counts relative to its largest value: 1 if all are equal, 0 if one has everything."""
     values = np.array([count for count in counts.values() if count], dtype=np.float64)
-    if len(values) < 2:
+    if len(counts) < 2 or not len(values):
         return 1.0
     shares = values / values.sum()
-    return float(-(shares * np.log(shares)).sum() / math.log(len(counts)))
+    return abs(float((shares * np.log(shares)).sum() / math.log(len(counts))))
 
 
 def _places(categories: Sequence[Sequence[str]]) -> tuple[np.ndarray, int]:
-    """Numbers (P, K) of the clips' categories, filled up with how many there are, and how many there are."""
+    """Category indices (P, K) of the clips, padded with the number of categories, and that number."""
     known: dict[str, int] = {}
     rows = [[known.setdefault(name, len(known)) for name in dict.fromkeys(names or [UNKNOWN])] for names in categories]
     places = np.full((len(rows), max(map(len, rows), default=1)), len(known), np.int64)

@@ -8,14 +8,13 @@ import os
 from collections import defaultdict
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
 
 import numpy as np
 import pyarrow.parquet as parquet
 import torch
 from torch import Tensor
 
-from ucpe.files import file_fingerprint, fingerprint_of, write_file
+from ucpe.files import file_fingerprint, fingerprint_of, safe_name, write_file
 from ucpe.reading import inside
 from ucpe.synthesis.rows import CURATED, CURATED_FOLDER, MATCHES, part_files, poses_of_row, read_part
 from ucpe.trajectories import Trajectory
@@ -43,7 +42,7 @@ def matched_sources(matches: Path, split: str) -> Path:
     """The .jsonl of sources that `ucpe synthesize` films for a split; written beside the matches if missing."""
     home = (parquet.read_schema(matches).metadata or {}).get(CURATED_FOLDER)
     if home is None:
-        raise ValueError(f"{matches}: does not say where its clips are; `ucpe match` writes files that do")
+        raise ValueError(f"{matches}: does not say where its clips are; write it again with `ucpe match`")
     curated = inside(matches.parent, home.decode(), matches)
     folder = matches.with_suffix(".sources")
     fingerprint = fingerprint_of(*map(file_fingerprint, [matches, *part_files(curated)]))
@@ -51,14 +50,14 @@ def matched_sources(matches: Path, split: str) -> Path:
         write_sources(matches, curated, folder)
         write_file(folder / fingerprint, "")
     if not (folder / f"{split}.jsonl").is_file():
-        raise ValueError(f"{matches}: no match is for {split}")
+        raise ValueError(f"{matches}: no match is in the {split} split")
     return folder / f"{split}.jsonl"
 
 
 def write_sources(matches: Path, curated: Path, folder: Path) -> dict[str, int]:
-    """Sources for `ucpe synthesize` from matches and the clips they belong to; how many clips each split has.
+    """Write sources for `ucpe synthesize` from matches and their clips; return how many clips each split has.
 
-    Writes `train.jsonl` and `test.jsonl`, one line a clip, with its poses in `poses/` and rotations in `rotations/`.
+    `train.jsonl` and `test.jsonl` have one line per clip, whose poses are in `poses/` and rotations in `rotations/`.
     """
     folder = Path(folder)
     for old in ("train.jsonl", "test.jsonl"):
@@ -86,15 +85,15 @@ def write_sources(matches: Path, curated: Path, folder: Path) -> dict[str, int]:
 
 
 def _write_source(folder: Path, part: Path, clip: dict[str, Any], c2w: Tensor, matches: list[dict[str, Any]]) -> str:
-    """Files of one clip, and its line of a sources file."""
+    """Write the files of one clip; return its line of the sources file."""
     if not clip["video"]:
         raise ValueError(f"{part}: clip {clip['id']!r} names no video to film")
-    name = quote(clip["id"], safe="")
+    name = safe_name(clip["id"])
     poses = Path("poses") / f"{name}.npy"
     _write_array(folder / poses, c2w[:, :3].float().numpy())
     rotations = []
     for match in matches:
-        file = Path("rotations") / f"{name}--{quote(match['motion'], safe='')}.npy"
+        file = Path("rotations") / f"{safe_name(clip['id'] + '--' + match['motion'])}.npy"
         array = np.asarray(match["rotations"], np.float32).reshape(-1, 3, 3)
         _write_array(folder / file, np.concatenate([array, np.zeros((len(array), 3, 1), np.float32)], 2))
         rotations.append(file.as_posix())
@@ -112,7 +111,7 @@ def _write_source(folder: Path, part: Path, clip: dict[str, Any], c2w: Tensor, m
 
 
 def _link(folder: Path, video: Path, name: str) -> Path:
-    """A link to a video inside the folder, because sources name no file outside theirs; relative to the folder."""
+    """Link to a video from inside the folder, as sources may not name files outside; return the link, relative."""
     link = Path("videos") / name / video.name
     (folder / link).parent.mkdir(parents=True, exist_ok=True)
     (folder / link).unlink(missing_ok=True)

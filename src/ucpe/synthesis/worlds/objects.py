@@ -326,23 +326,10 @@ def _plant(generator: np.random.Generator, paint: Color) -> list[Shape]:
 
 
 BUILDERS: dict[str, Builder] = {
-    "tower": _tower,
-    "house": _house,
-    "pine": _pine,
-    "tree": _tree,
-    "column": _column,
-    "ball": _ball,
-    "arch": _arch,
-    "pyramid": _pyramid,
-    "lighthouse": _lighthouse,
-    "silo": _silo,
-    "cube": _cube,
-    "balloon": _balloon,
-    "table": _table,
-    "chair": _chair,
-    "sofa": _sofa,
-    "bookcase": _bookcase,
-    "cabinet": _cabinet,
-    "lamp": _lamp,
-    "plant": _plant,
+    build.__name__.removeprefix("_"): build
+    for build in (
+        *(_tower, _house, _pine, _tree, _column, _ball, _arch, _pyramid, _lighthouse, _silo, _cube, _balloon),
+        *(_table, _chair, _sofa, _bookcase, _cabinet, _lamp, _plant),
+    )
 }
+"""What builds each object, outdoors and indoors, by its name."""

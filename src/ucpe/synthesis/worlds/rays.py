@@ -1,4 +1,4 @@
-"""Rays as arrays: reading them from arrays or tensors, how wide they are, and finer ones between them."""
+"""Rays as arrays: reading them from arrays or tensors, and how wide they are."""
 
 from __future__ import annotations
 
@@ -40,39 +40,6 @@ def ray_widths(directions: np.ndarray, valid: np.ndarray) -> np.ndarray:
     widths = np.empty((valid.size // max(height * width, 1), height, width), np.float32)
     _neighbour_angles(directions.reshape(*widths.shape, 3), valid.reshape(widths.shape), widths)
     return widths.reshape(valid.shape)
-
-
-def finer_rays(
-    origins: np.ndarray, directions: np.ndarray, valid: np.ndarray, samples: int
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Rays of a grid samples times finer on both axes, interpolated from each ray and its valid neighbours."""
-    if valid.ndim < 2:
-        raise ValueError("samples > 1 needs a grid of rays (..., H, W, 3); pass finer rays or samples=1")
-    steps = ((np.arange(samples) + 0.5) / samples - 0.5).astype(np.float32)
-
-    def refine(values: np.ndarray) -> np.ndarray:
-        down, right = _slope(values, valid, -3), _slope(values, valid, -2)
-        *lead, height, width, _ = values.shape
-        fine = np.empty((*lead, height, samples, width, samples, 3), np.float32)
-        for i, j in np.ndindex(samples, samples):
-            fine[..., :, i, :, j, :] = values + steps[i] * down + steps[j] * right
-        return fine.reshape(*lead, height * samples, width * samples, 3)
-
-    fine_valid = np.ascontiguousarray(valid.repeat(samples, -1).repeat(samples, -2))
-    return origins if len(origins) == 1 and origins.ndim == 2 else refine(origins), refine(directions), fine_valid
-
-
-def _slope(values: np.ndarray, valid: np.ndarray, axis: int) -> np.ndarray:
-    """Change per pixel along an axis, from the valid neighbours on both sides (zero where there is none)."""
-    size = values.shape[axis]
-    if size < 2:
-        return np.zeros_like(values)
-    both = np.take(valid, range(size - 1), axis + 1) & np.take(valid, range(1, size), axis + 1)
-    step = np.diff(values, axis=axis) * both[..., None]
-    edge, none = np.zeros_like(np.take(values, [0], axis)), np.zeros_like(np.take(valid, [0], axis + 1))
-    total = np.concatenate([step, edge], axis) + np.concatenate([edge, step], axis)
-    count = np.concatenate([both, none], axis + 1).astype(np.float32) + np.concatenate([none, both], axis + 1)
-    return total / np.maximum(count, 1)[..., None]
 
 
 @kernel(nogil=True, error_model="numpy")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from functools import cache
+from functools import cache, lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 
 BLOCK_RAYS = 32768
 """Rays per batch: few enough for intermediate results to stay in the processor's cache."""
+
+EDGE_TILE = 32
+"""Side in pixels of the tiles in whose order rays on edges are cast: neighbours meet the same few shapes."""
 
 ENCODE_STEPS = 8192
 
@@ -82,18 +85,22 @@ class Caster:
         return color, depth, self._owners(met)
 
     def quick_color(self, rays: FlatRays, widths: np.ndarray, pose: np.ndarray, shape: tuple[int, int]) -> np.ndarray:
-        """Display-linear colour (H * W, 3) of a grid of rays from one origin: a quarter of them, and those on edges."""
+        """Display-linear colour (H * W, 3) of a grid of rays; casts one in four, and those on edges."""
         origins, directions, valid = rays
         color, met = np.zeros((len(valid), 3), np.float32), np.empty(len(valid), np.int16)
-        todo = np.zeros(shape, bool)
-        todo[::2, ::2] = True
-        for edges in (False, True):
-            if edges:
-                bridge(color, met, valid, *shape, todo.ravel())
-            chosen = np.flatnonzero(todo)
-            color[chosen], _, met[chosen] = self.color(
-                (origins, directions[chosen], valid[chosen]), widths[chosen], pose
-            )
+        todo = np.empty(len(valid), bool)
+        pixels = np.arange(len(valid)).reshape(shape)
+        tiles = _tiles(*shape)
+
+        def look(chosen: np.ndarray) -> None:
+            starts = origins if len(origins) == 1 else origins.take(chosen, 0)
+            some = starts, directions.take(chosen, 0), valid.take(chosen)
+            color[chosen], _, met[chosen] = self.color(some, widths.take(chosen), pose)
+
+        look(pixels[::2, ::2].ravel())
+        bridge(color, met, valid, *shape, todo)
+        edges = np.flatnonzero(todo)
+        look(edges[np.argsort(tiles.take(edges), kind="stable")])
         return color
 
     def depth(self, rays: FlatRays, pose: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -135,14 +142,23 @@ class Caster:
         return owners[np.maximum(met, -1)]
 
 
+@lru_cache(maxsize=4)
+def _tiles(height: int, width: int) -> np.ndarray:
+    """Number (H * W,) of the tile that each pixel lies in: rays of one tile have more in common than those of a row."""
+    rows, columns = (np.arange(side, dtype=np.int16) // EDGE_TILE for side in (height, width))
+    return (rows[:, None] * (columns[-1] + 1) + columns).ravel()
+
+
 def in_threads(run: Callable[[int, int], None], count: int, threads: int) -> None:
-    """Calls run(start, stop) over 0..count in equal parts, one per thread; no part depends on another."""
+    """Calls run(start, stop) over 0..count in equal parts, one per thread, this one included; they are independent."""
     edges = [count * part // threads for part in range(threads + 1)]
     if threads == 1:
         run(0, count)
         return
-    with ThreadPoolExecutor(threads) as pool:
-        list(pool.map(run, edges[:-1], edges[1:]))
+    with ThreadPoolExecutor(threads - 1) as pool:
+        others = pool.map(run, edges[1:-1], edges[2:])
+        run(*edges[:2])
+        list(others)
 
 
 def thread_count(threads: int | None) -> int:

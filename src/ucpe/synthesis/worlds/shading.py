@@ -30,7 +30,7 @@ COVER, SOFTNESS, HAZE, CLOUD_X, CLOUD_Z, GLOW_WIDTH, STARS, LIGHTS_ON, SUN_EAST,
 cloud pattern shift, sun glow, stars, lit windows, and the sun's bearing as a unit vector."""
 
 EDGE_LIGHT, EDGE_SHARE = 0.006, 0.25
-"""Differences of neighbouring pixels from which on they lie on an edge: of display-linear light, and as a share."""
+"""Neighbouring pixels lie on an edge if their display-linear light differs by more than this, plus this share of it."""
 
 appearance = kernel(nogil=True, error_model="numpy", fastmath={"contract", "arcp", "nsz", "reassoc"})
 _part = njit(nogil=True, error_model="numpy", fastmath={"contract", "arcp", "nsz", "reassoc"})
@@ -140,10 +140,10 @@ def resolve(fine, fine_valid, samples, width, valid, encode, start, stop, color)
 
 @appearance
 def bridge(color, met, valid, height, width, todo):
-    """Fills the pixels between every other one of every other row with the mean of those around them.
+    """Completes a picture of which every other pixel of every other row is known: others become the mean around them.
 
-    `color` (H * W, 3), `met` (H * W,) and `valid` (H * W,) hold for the former; `todo` (H * W,) marks the pixels that
-    lie on an edge, which need a ray of their own.
+    The known pixels are in `color` (H * W, 3), `met` (H * W,) and `valid` (H * W,). Pixels on an edge are marked in
+    `todo` (H * W,): they need a ray of their own.
     """
     for row in range(height):
         above, below = row - row % 2, row + row % 2

@@ -45,7 +45,6 @@ class Shape:
     top: tuple[float, float]  # the same at the top; an arch: half width of the passage, height of its walls
     material: Material
     offset: Offset = (0.0, 0.0, 0.0)
-    yaw: float = 0.0  # degrees
 
     def scaled(self, factor: float) -> Shape:
         """The same shape, larger or smaller about the foot of its object."""
@@ -69,12 +68,10 @@ class Shape:
         return math.hypot(*self.bottom) if self.kind == ARCH else max(self.bottom)
 
 
-def box(
-    width: float, height: float, depth: float, material: Material, offset: Offset = (0.0, 0.0, 0.0), yaw: float = 0.0
-) -> Shape:
+def box(width: float, height: float, depth: float, material: Material, offset: Offset = (0.0, 0.0, 0.0)) -> Shape:
     """A box by its full width (x), height and depth (z)."""
     half = (width / 2, depth / 2)
-    return Shape(BLOCK, height, half, half, material, offset, yaw)
+    return Shape(BLOCK, height, half, half, material, offset)
 
 
 def tapered(
@@ -83,11 +80,10 @@ def tapered(
     height: float,
     material: Material,
     offset: Offset = (0.0, 0.0, 0.0),
-    yaw: float = 0.0,
 ) -> Shape:
     """A box whose full width and depth change linearly from bottom to top: pyramids, gable roofs, obelisks."""
     halves = (bottom[0] / 2, bottom[1] / 2), (top[0] / 2, top[1] / 2)
-    return Shape(BLOCK, height, *halves, material, offset, yaw)
+    return Shape(BLOCK, height, *halves, material, offset)
 
 
 def cylinder(
@@ -98,12 +94,10 @@ def cylinder(
     return Shape(ROUND, height, (radius, radius), (top, top), material, offset)
 
 
-def ellipsoid(
-    width: float, height: float, depth: float, material: Material, offset: Offset = (0.0, 0.0, 0.0), yaw: float = 0.0
-) -> Shape:
+def ellipsoid(width: float, height: float, depth: float, material: Material, offset: Offset = (0.0, 0.0, 0.0)) -> Shape:
     """An ellipsoid by its full width, height and depth, resting on its lowest point."""
     half = (width / 2, depth / 2)
-    return Shape(ELLIPSOID, height, half, half, material, offset, yaw)
+    return Shape(ELLIPSOID, height, half, half, material, offset)
 
 
 def sphere(radius: float, material: Material, offset: Offset = (0.0, 0.0, 0.0)) -> Shape:
@@ -111,22 +105,13 @@ def sphere(radius: float, material: Material, offset: Offset = (0.0, 0.0, 0.0)) 
     return ellipsoid(2 * radius, 2 * radius, 2 * radius, material, offset)
 
 
-def arch(
-    width: float,
-    height: float,
-    depth: float,
-    gap: float,
-    spring: float,
-    material: Material,
-    offset: Offset = (0.0, 0.0, 0.0),
-    yaw: float = 0.0,
-) -> Shape:
+def arch(width: float, height: float, depth: float, gap: float, spring: float, material: Material) -> Shape:
     """A box with a passage along z, `gap` wide, straight up to `spring` and closed by a half circle."""
     if not (0 < gap < width and spring > 0 and spring + gap / 2 < height):
         raise ValueError(
             f"the passage (gap {gap}, spring {spring}) does not fit in an arch of width {width}, height {height}"
         )
-    return Shape(ARCH, height, (width / 2, depth / 2), (gap / 2, spring), material, offset, yaw)
+    return Shape(ARCH, height, (width / 2, depth / 2), (gap / 2, spring), material)
 
 
 @dataclass(frozen=True)
@@ -137,7 +122,7 @@ class Motion:
     hop: float = 0.0  # metres
     period: float = 4.0  # seconds
     phase: float = 0.0  # turns
-    spin: float = 0.0  # degrees a second
+    spin: float = 0.0  # degrees per second
 
     @property
     def reach(self) -> float:
@@ -204,7 +189,6 @@ def pack(things: Sequence[Thing], ground: float, time: float = 0.0) -> Packed:
                 ground - up - lift,
                 thing.position[1] + z + cosine * ahead - sine * side,
             )
-            own = yaw + math.radians(shape.yaw)
             sizes = (shape.bottom[0], shape.top[0], shape.bottom[1], shape.top[1])
             centre = (base[0], base[1] - shape.height / 2, base[2])
             radius = shape.reach
@@ -212,7 +196,7 @@ def pack(things: Sequence[Thing], ground: float, time: float = 0.0) -> Packed:
                 radius = max(radius, shape.height / 2)
             else:
                 radius = math.hypot(radius, shape.height / 2)
-            shapes.append([*base, math.cos(own), math.sin(own), shape.height, *sizes, *centre, radius * (1 + 1e-9)])
+            shapes.append([*base, cosine, sine, shape.height, *sizes, *centre, radius * (1 + 1e-9)])
             kinds.append(shape.kind)
             materials.append(shape.material.row())
             owners.append(owner)

@@ -261,7 +261,7 @@ SKYLINE_LAYERS: dict[str, tuple[tuple[float, int, float, float, str], ...]] = {
     "forest": ((150.0, FOREST, 0.09, 0.17, "forest"), (900.0, HILLS, 0.1, 0.2, "hills")),
     "city": ((240.0, CITY, 0.07, 0.27, "city"), (900.0, HILLS, 0.06, 0.15, "hills")),
 }
-"""Silhouettes on upright cylinders, near to far: radius in metres, style, least and greatest height by radius, hues."""
+"""Silhouettes on upright cylinders, near to far: radius in metres, style, lowest and highest height / radius, hues."""
 
 
 def _skyline(skyline: str, generator: np.random.Generator) -> tuple[np.ndarray, ...]:

@@ -13,8 +13,8 @@ from ucpe.synthesis.worlds import words as vocabulary
 from ucpe.synthesis.worlds.intersect import CEILING_Y, GROUND_Y, ROOM_X0, ROOM_X1, ROOM_Z0, ROOM_Z1
 from ucpe.synthesis.worlds.objects import plain as plain_thing
 from ucpe.synthesis.worlds.placement import furnish, scatter
-from ucpe.synthesis.worlds.rays import array, finer_rays, ray_widths, unpack_rays
-from ucpe.synthesis.worlds.rendering import Caster, FlatRays, WorldImage
+from ucpe.synthesis.worlds.rays import array, ray_widths, unpack_rays
+from ucpe.synthesis.worlds.rendering import Caster, FlatRays, WorldImage, in_threads, thread_count
 from ucpe.synthesis.worlds.shapes import Packed, Thing, pack
 from ucpe.synthesis.worlds.solids import A0, A1, ARCH, B0, B1, BLOCK, COS, HEIGHT, SIN, X, Y, Z
 from ucpe.synthesis.worlds.surroundings import Surroundings, outdoors, room
@@ -60,8 +60,8 @@ class World:
     ) -> World:
         """A random world; the same arguments always give the same one.
 
-        `objects` is how many there are (unless told, 2 or 3 outdoors, 4 to 6 indoors); with `moving` one or two of them
-        move. The "plain" style is for outdoor worlds: no texture, tiles on the ground, a smooth sky.
+        `objects` is their number (by default 2 or 3 outdoors, 4 to 6 indoors); with `moving` one or two of them move.
+        The "plain" style is for outdoor worlds: no texture, tiles on the ground, a smooth sky.
         """
         generator = np.random.default_rng([seed, 7])
         if style not in ("textured", "plain"):
@@ -109,16 +109,8 @@ class World:
         generator = np.random.default_rng([seed, 11])
         if kind == "indoor":
             ground = ground or "wooden"
-            return cls(
-                kind,
-                sky,
-                ground,
-                skyline,
-                walls,
-                tuple(objects),
-                room(sky, ground, walls, skyline, generator, size),
-                seed,
-            )
+            around = room(sky, ground, walls, skyline, generator, size)
+            return cls(kind, sky, ground, skyline, walls, tuple(objects), around, seed)
         if kind != "outdoor":
             raise ValueError(f"kind must be 'outdoor' or 'indoor', got {kind!r}")
         ground = ground or "grass"
@@ -135,7 +127,7 @@ class World:
         return self.describe(range(len(self.objects)))
 
     def describe(self, indices: Sequence[int]) -> dict[str, Any]:
-        """The description with only the objects of these indices (for what one camera sees, say)."""
+        """The description with only the objects of these indices, such as those that one camera sees."""
         counts: dict[tuple[str, str | None, bool], int] = {}
         for index in indices:
             thing = self.objects[index]
@@ -145,12 +137,7 @@ class World:
             {"name": name, "color": color, "moving": moving, "count": count}
             for (name, color, moving), count in counts.items()
         ]
-        words: dict[str, Any] = {
-            "kind": self.kind,
-            "sky": self.sky,
-            "ground": self.ground,
-            "skyline": self.skyline,
-        }
+        words: dict[str, Any] = {name: getattr(self, name) for name in ("kind", "sky", "ground", "skyline")}
         if self.kind == "indoor":
             words["walls"] = self.walls
         return {**words, "objects": things}
@@ -201,39 +188,21 @@ class World:
         packed.owners[packed.owners >= len(self.objects)] = -1
         return packed
 
-    def render(
-        self,
-        rays: Any,
-        time: float = 0.0,
-        samples: int = 1,
-        *,
-        widths: Any = None,
-        threads: int | None = None,
-    ) -> WorldImage:
+    def render(self, rays: Any, time: float = 0.0, *, widths: Any = None, threads: int | None = None) -> WorldImage:
         """What rays (origins, directions, valid) in world coordinates see at a time in seconds.
 
         Arrays or tensors: origins broadcast to directions (..., 3); valid (...) may be None. For a grid of rays
-        (..., H, W, 3) textures are filtered to the angle between neighbours, and samples > 1 casts samples x samples
-        rays interpolated between them; depth is always that of the ray itself. `widths` (radians) replaces the
-        estimated angles.
+        (..., H, W, 3) textures are filtered to the angle between neighbours; `widths` (radians) replaces these angles.
+        `render_clip` casts several rays per pixel.
         """
         origins, directions, valid = unpack_rays(rays)
-        _check_samples(samples)
         if widths is None:
             widths = ray_widths(directions, valid) if valid.ndim >= 2 else 0.0
         widths = array(np.broadcast_to(array(widths, np.float32), valid.shape), np.float32)
         caster = Caster(self, time, threads)
         flat = _flat(origins, directions, valid)
-        width = valid.shape[-1] if valid.ndim >= 2 else 1
-        if samples == 1:
-            light, depth, objects = caster.color(flat, widths.ravel(), IDENTITY)
-            color = caster.bytes(light, flat[2], flat[2], width, 1)
-        else:
-            fine = _flat(*finer_rays(origins, directions, valid, samples))
-            fine_widths = (widths / samples).repeat(samples, -1).repeat(samples, -2).ravel()
-            light, _, _ = caster.color(fine, fine_widths, IDENTITY)
-            color = caster.bytes(light, fine[2], flat[2], width, samples)
-            depth, objects = caster.depth(flat, IDENTITY)
+        light, depth, objects = caster.color(flat, widths.ravel(), IDENTITY)
+        color = caster.bytes(light, flat[2], flat[2], valid.shape[-1] if valid.ndim >= 2 else 1, 1)
         shape = valid.shape
         return WorldImage(color.reshape(*shape, 3), depth.reshape(shape), valid, objects.reshape(shape))
 
@@ -305,15 +274,28 @@ class WorldView:
         )
 
     def quick(self, world: World, pose: Any, time: float = 0.0, *, threads: int | None = None) -> np.ndarray:
-        """The colours (H, W, 3) uint8 of `image` for one sample a pixel, smooth surfaces from every fourth ray only."""
-        caster = Caster(world, time, threads)
+        """The colours (H, W, 3) uint8 of `image` at one sample per pixel; casts one ray in four on smooth surfaces."""
+        caster = Caster(world, time, threads=1)
         pose = np.ascontiguousarray(array(pose, np.float64)[:3])
-        light = caster.quick_color(self.centre, self.widths, pose, self.shape)
-        return caster.bytes(light, self.centre[2], self.centre[2], self.shape[1], 1).reshape(*self.shape, 3)
+        height, width = self.shape
+        color = np.empty((height, width, 3), np.uint8)
+
+        def run(first: int, last: int) -> None:
+            start, stop = 2 * first, min(2 * last, height)
+            end = min(stop + 1, height)  # pixels of odd rows lie between two even ones
+            rows = slice(start * width, end * width)
+            origins, directions, valid = self.centre
+            rays = origins if len(origins) == 1 else origins[rows], directions[rows], valid[rows]
+            light = caster.quick_color(rays, self.widths[rows], pose, (end - start, width))
+            strip = caster.bytes(light, rays[2], rays[2], width, 1).reshape(-1, width, 3)
+            color[start:stop] = strip[: stop - start]
+
+        in_threads(run, (height + 1) // 2, thread_count(threads))
+        return color
 
 
 def near_plane_depth(depth: Any) -> float:
-    """Near-plane depth of a clip (N, H, W) or frame (H, W): the frames' median 25th percentile of finite depths."""
+    """Near-plane depth of a clip (N, H, W) or frame (H, W): 25th percentile of finite depths, median over frames."""
     depth = array(depth, np.float64)
     frames = depth.reshape(-1, *depth.shape[-2:]) if depth.ndim > 2 else depth[None]
     near = [np.percentile(frame[np.isfinite(frame)], 25) for frame in frames if np.isfinite(frame).any()]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,20 +14,13 @@ from ucpe.lenses import Lens
 from ucpe.lenses.files import load_extrinsics, split_camera
 from ucpe.trajectories.formats.arkitscenes import ARKitScenes
 from ucpe.trajectories.formats.arrays import PanShotArray, ViPE
-from ucpe.trajectories.formats.base import ImageSize, Recording, TrajectoryFormat, first_rows, parse_numbers
+from ucpe.trajectories.formats.base import ImageSize, TrajectoryFormat, first_rows, names_columns, parse_numbers
 from ucpe.trajectories.formats.camera_path import CameraPath
-from ucpe.trajectories.formats.captioned import (
-    CaptionedCamera,
-    clip_of_pose_file,
-    is_demo,
-    read_demo,
-    read_near_depths,
-    read_panshot,
-    read_released_list,
-)
+from ucpe.trajectories.formats.captioned import is_demo
 from ucpe.trajectories.formats.colmap import Colmap
 from ucpe.trajectories.formats.euroc import EuRoC
 from ucpe.trajectories.formats.kitti import KITTI
+from ucpe.trajectories.formats.motionctrl import MotionCtrl
 from ucpe.trajectories.formats.native import Native
 from ucpe.trajectories.formats.opensfm import OpenSfM
 from ucpe.trajectories.formats.polycam import Polycam
@@ -36,24 +30,6 @@ from ucpe.trajectories.formats.record3d import Record3D
 from ucpe.trajectories.formats.transforms import Transforms
 from ucpe.trajectories.formats.tum import TUM
 from ucpe.trajectories.trajectory import DEFAULT_FPS, DEFAULT_LENS, Trajectory
-
-__all__ = [
-    "FORMATS",
-    "CaptionedCamera",
-    "ImageSize",
-    "Recording",
-    "TrajectoryFormat",
-    "clip_of_pose_file",
-    "is_demo",
-    "load_trajectory",
-    "read_demo",
-    "read_near_depths",
-    "read_panshot",
-    "read_released_list",
-    "recognise",
-    "save_trajectory",
-    "up_direction",
-]
 
 FORMATS: dict[str, TrajectoryFormat] = {
     format.name: format
@@ -69,6 +45,7 @@ FORMATS: dict[str, TrajectoryFormat] = {
         ViPE(),
         CameraPath(),
         ReCamMaster(),
+        MotionCtrl(),
         OpenSfM(),
         Record3D(),
         Polycam(),
@@ -88,8 +65,11 @@ def load_trajectory(
     format: str | None = None,
     up: str | Sequence[float] | None = None,
     extrinsics: str | Path | None = None,
+    *,
+    usual_lens: Lens = DEFAULT_LENS,
+    usual_fps: float = DEFAULT_FPS,
 ) -> Trajectory:
-    """Read a trajectory; a given lens, frame rate or up replaces the file's (see `Trajectory.load`)."""
+    """Read a trajectory; a given lens, frame rate or up replaces the file's, a usual one what the file does not say."""
     path, camera = split_camera(path)
     if not path.exists():
         raise FileNotFoundError(f"no file or folder {path}")
@@ -105,7 +85,7 @@ def load_trajectory(
     rates = (rate for rate in (fps, recording.fps) if rate is not None)
     try:
         trajectory = Trajectory(
-            recording.c2w, lens or recording.lens or DEFAULT_LENS, next(rates, DEFAULT_FPS), up_known=False
+            recording.c2w, lens or recording.lens or usual_lens, next(rates, usual_fps), up_known=False
         )
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from None
@@ -168,12 +148,12 @@ def recognise(path: Path) -> TrajectoryFormat:
             f"{path} is a list of captioned cameras: read them with ucpe.trajectories.formats.read_released_list, "
             "or load one of its pose files"
         )
-    raise ValueError(f"{path} is no trajectory file known here: {_found(path)}; known are\n{_known()}")
+    raise ValueError(f"{path} is no trajectory file known here: {_found(path)}; known are {_known()}")
 
 
 def _format(name: str) -> TrajectoryFormat:
     if name not in FORMATS:
-        raise ValueError(f"no trajectory format {name!r}; known are\n{_known()}")
+        raise ValueError(f"no trajectory format {name!r}; known are {_known()}")
     return FORMATS[name]
 
 
@@ -189,12 +169,15 @@ def _format_for(path: Path, trajectory: Trajectory) -> str:
             return "realestate10k"
         warnings.warn(f"{path} is written in TUM's format, which holds no lens: {trajectory.lens} is not kept")
         return "tum"
-    raise ValueError(f"the name {path.name!r} does not tell the format; say format=, one of\n{_known()}")
+    raise ValueError(f"the name {path.name!r} does not tell the format; say format=, one of {_known()}")
 
 
 def _found(path: Path) -> str:
     if path.is_dir():
         return f"the folder holds {', '.join(sorted(entry.name for entry in path.iterdir())[:8]) or 'nothing'}"
+    header = names_columns(path)
+    if re.search(r"\bw_\w+.*\ba_\w+", header):
+        return "this looks like an inertial sensor's (IMU's) measurements, not poses"
     rows = first_rows(path, 2)
     numbers = [parse_numbers(row) for row in rows]
     counts = [str(len(row)) for row in numbers if row is not None]
@@ -204,4 +187,4 @@ def _found(path: Path) -> str:
 
 
 def _known() -> str:
-    return "\n".join(f"  {format.name}: {format.description}" for format in FORMATS.values())
+    return "; ".join(f"{format.name} ({format.description})" for format in FORMATS.values())

@@ -24,16 +24,19 @@ class ARKitScenes(ReadOnly):
     """One line a frame: seconds, world-to-camera axis-angle vector in radians, translation in metres.
 
     Converted by inversion; camera axes are ours, in a world whose z is up. Times are treated as TUM's. Lines that end
-    with a unit quaternion are something else.
+    with a unit quaternion are something else, as are those with commas or named columns (an IMU's measurements).
     """
 
     name = "arkitscenes"
     description = "ARKitScenes .traj: seconds, axis-angle and translation, 7 numbers a line"
 
     def recognises(self, path: Path) -> bool:
-        """Whether the first lines hold 7 numbers, of which the last four are no quaternion."""
-        rows = [parse_numbers(row) or [] for row in first_rows(path, 2)]
-        return bool(rows) and all(len(row) == 7 and abs(sum(x * x for x in row[3:]) - 1) > 0.02 for row in rows)
+        """Whether the first lines hold 7 numbers between spaces, of which the last four are no quaternion."""
+        lines = first_rows(path, 2)
+        rows = [parse_numbers(row) or [] for row in lines if "," not in row]
+        return len(rows) == len(lines) > 0 and all(
+            len(row) == 7 and abs(sum(x * x for x in row[3:]) - 1) > 0.02 for row in rows
+        )
 
     def read(self, path: Path) -> Recording:
         """Poses and frame rate of a file."""

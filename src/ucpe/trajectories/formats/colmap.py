@@ -11,8 +11,7 @@ import torch
 
 from ucpe.files import write_file
 from ucpe.lenses import Lens, stack_lenses
-from ucpe.lenses.files import read_cameras
-from ucpe.lenses.files.colmap import write_cameras
+from ucpe.lenses.files.colmap import read_cameras, write_cameras
 from ucpe.reading import read_lines
 from ucpe.trajectories.formats.base import (
     ImageSize,

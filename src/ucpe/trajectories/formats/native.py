@@ -10,7 +10,7 @@ import torch
 
 from ucpe.files import write_file
 from ucpe.lenses import Lens
-from ucpe.lenses.files import lens_from_dict
+from ucpe.lenses.files.native import lens_from_dict
 from ucpe.reading import read_json
 from ucpe.trajectories.formats.base import (
     OUR_UP,

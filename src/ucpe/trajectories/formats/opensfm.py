@@ -7,20 +7,12 @@ from typing import Any
 
 import torch
 
-from ucpe.lenses import BrownConrady, Equirectangular, KannalaBrandt, Lens
+from ucpe.lenses import Lens
+from ucpe.lenses.files.document import Section
+from ucpe.lenses.files.opensfm import lens_of_camera
 from ucpe.reading import read_json
 from ucpe.trajectories.formats.base import Z_UP, ReadOnly, Recording, natural_order, peek_json
 from ucpe.trajectories.rotations import invert_pose, pose_matrix, rotation_exp
-
-MODELS: dict[str, tuple[Any, str]] = {
-    "perspective": (BrownConrady, "k1 k2"),
-    "brown": (BrownConrady, "k1 k2 p1 p2 k3"),
-    "fisheye": (KannalaBrandt, "k1 k2"),
-    "fisheye_opencv": (KannalaBrandt, "k1 k2 k3 k4"),
-    "spherical": (Equirectangular, ""),
-    "equirectangular": (Equirectangular, ""),
-}
-"""Projection type -> our lens and its distortion."""
 
 
 class OpenSfM(ReadOnly):
@@ -69,27 +61,4 @@ def _lens(path: Path, cameras: list[dict[str, Any]]) -> Lens:
     first = cameras[0]
     if any(camera != first for camera in cameras):
         raise ValueError(f"{path}: frames of one trajectory need one camera, and this reconstruction has several")
-    kind = first.get("projection_type", "perspective")
-    if not isinstance(kind, str) or kind not in MODELS:
-        raise ValueError(f"{path}: projection_type: expected one of {', '.join(MODELS)}; got {kind!r}")
-    constructor, names = MODELS[kind]
-    if constructor is Equirectangular:
-        return Equirectangular()
-    try:
-        width, height = int(first["width"]), int(first["height"])
-        longer = max(width, height)
-        focal_x = float(first["focal_x"] if "focal_x" in first else first["focal"])
-        focal_y = float(first.get("focal_y", focal_x))
-        values = {name: float(first.get(name, 0.0)) for name in names.split()}
-        centre = float(first.get("c_x", 0.0)), float(first.get("c_y", 0.0))
-        return constructor(
-            fx=focal_x * longer,
-            fy=focal_y * longer,
-            cx=width / 2 + centre[0] * longer,
-            cy=height / 2 + centre[1] * longer,
-            width=width,
-            height=height,
-            **values,
-        )
-    except (KeyError, TypeError, ValueError, OverflowError) as error:
-        raise ValueError(f"{path}: camera of type {kind}: {error}") from None
+    return lens_of_camera(Section(first, str(path), "cameras."))

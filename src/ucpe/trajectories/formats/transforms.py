@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from ucpe.files import write_file
-from ucpe.lenses.files import lens_from_transforms, lens_to_transforms
+from ucpe.lenses.files.transforms import lens_from_transforms, lens_to_transforms
 from ucpe.reading import read_json
 from ucpe.trajectories.formats.base import (
     Z_UP,

@@ -26,6 +26,9 @@ from ucpe.trajectories.interpolation import interpolate_poses
 from ucpe.trajectories.rotations import pose_matrix, quaternion_from_rotation, rotation_from_quaternion
 from ucpe.trajectories.trajectory import Trajectory
 
+COLUMNS = (8, 20)
+"""Numbers of a line; OpenVINS and the RPG evaluation put 12 of covariances behind the pose."""
+
 UNEVENNESS = 0.1
 """Deviation from even spacing, in frames, up to which poses are taken as they are."""
 
@@ -36,20 +39,20 @@ class TUM:
     Spaces or commas; times in seconds, or in milli-, micro- or nanoseconds with a warning. Poses that repeat a time
     are left out with a warning. Which way is up is not known: TUM's own files have z up, those of SLAM systems the
     first camera's. Unevenly spaced times (keyframes, lost frames) are resampled evenly at their median rate, with a
-    warning.
+    warning. Covariances behind the pose are not used.
     """
 
     name = "tum"
     description = "TUM .txt: seconds, position and quaternion, 8 numbers a line"
 
     def recognises(self, path: Path) -> bool:
-        """Whether the first line holds 8 numbers."""
-        return any(len(parse_numbers(row) or []) == 8 for row in first_rows(path, 2))
+        """Whether the first line holds 8 numbers, or 20."""
+        return any(len(parse_numbers(row) or []) in COLUMNS for row in first_rows(path, 2))
 
     def read(self, path: Path) -> Recording:
         """Poses and frame rate of a file."""
-        rows = read_rows(path, 8, "8 numbers (seconds, tx, ty, tz, qx, qy, qz, qw)", skip_title=True)
-        values = torch.tensor([row.numbers for row in rows], dtype=torch.float64)
+        rows = read_rows(path, COLUMNS, "8 numbers (seconds, tx, ty, tz, qx, qy, qz, qw)", skip_title=True)
+        values = torch.tensor([row.numbers[:8] for row in rows], dtype=torch.float64)
         seconds, positions = values[:, 0], values[:, 1:4]
         quaternions = unit_quaternions(path, values[:, [7, 4, 5, 6]], rows)
         if "," in first_rows(path, 2)[-1] and not names_columns(path):
