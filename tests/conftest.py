@@ -5,7 +5,10 @@ import os
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
+settings.register_profile("any machine", deadline=None)
+settings.load_profile("any machine")
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 SLOW = Path(__file__).with_name("slow.txt")

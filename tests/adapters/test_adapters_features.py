@@ -162,7 +162,7 @@ def test_two_processes_give_the_video_of_one(scene, randomise, fisheye):
     for worker in workers:
         worker.start()
     for worker in workers:
-        worker.join(120)
+        worker.join(900)
     assert [worker.exitcode for worker in workers] == [0, 0]
 
 

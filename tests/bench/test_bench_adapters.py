@@ -1,8 +1,9 @@
 """The adapter benchmark end to end at tiny size: killed and continued, cut short, and asked for the impossible."""
 
 import json
+import os
 import pickle
-import time
+import signal
 from dataclasses import replace
 from functools import partial
 from multiprocessing import get_context
@@ -30,6 +31,8 @@ from ucpe.bench.adapters import Benchmark, Folders, run_benchmark
 from ucpe.bench.figures import COLORS
 from ucpe.evaluation.report.quoted import quoted_rows
 from ucpe.lenses import FAMILIES
+from ucpe.training import loop
+from ucpe.training.checkpoints import save_checkpoint
 from ucpe.training.progress import CURVE_FILE, read_curve
 from ucpe.training.recipes import RECIPES, desk_model
 from ucpe.training.runs import run
@@ -85,19 +88,22 @@ def folders(tmp_path_factory):
     return Folders(root / "out", root / "shared", train, held, base=base)
 
 
+def run_until_killed(folders):
+    def save_and_die(*arguments):
+        save_checkpoint(*arguments)
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    loop.save_checkpoint = save_and_die
+    run_benchmark(TINY, folders, workers=1)
+
+
 @pytest.fixture(scope="module")
 def killed(folders):
     """A run that is killed while its first contestant trains; what it left behind."""
-    process = get_context("fork").Process(target=run_benchmark, args=(TINY, folders), kwargs={"workers": 1})
+    process = get_context("fork").Process(target=run_until_killed, args=(folders,))
     process.start()
-    deadline = time.monotonic() + 900
-    while not (found := list(folders.output.glob("work/ucpe/*/checkpoints/step-*1.safetensors"))):
-        if not process.is_alive() or time.monotonic() > deadline:
-            break
-        time.sleep(0.002)
-    process.kill()
     process.join()
-    return found
+    return list(folders.output.glob("work/ucpe/*/checkpoints/step-*1.safetensors"))
 
 
 @pytest.fixture(scope="module")

@@ -1,8 +1,9 @@
 import json
+import os
 import pickle
 import re
+import signal
 import sys
-import time
 from dataclasses import replace
 from functools import partial
 from multiprocessing import get_context
@@ -121,18 +122,19 @@ def test_the_documented_example_is_gta(tmp_path, monkeypatch):
     assert torch.allclose(*views, atol=1e-5)
 
 
+def die_after_the_first_run(*progress):
+    if progress == ("runs", 1, 2):
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
 def test_a_killed_run_continues_and_ends_the_same(tmp_path, tiny_shards):
     one_seed = replace(TINY, seeds=1)
-    process = get_context("fork").Process(
-        target=run_benchmark, args=(one_seed, tmp_path / "killed"), kwargs={"workers": 1}
-    )
+    options = {"workers": 1, "progress": die_after_the_first_run}
+    process = get_context("fork").Process(target=run_benchmark, args=(one_seed, tmp_path / "killed"), kwargs=options)
     process.start()
-    first = tmp_path / "killed/runs/ucpe/all-seed-0.safetensors"
-    deadline = time.monotonic() + 240
-    while not first.exists() and process.is_alive() and time.monotonic() < deadline:
-        time.sleep(0.005)
-    process.kill()
     process.join()
+    assert process.exitcode == -signal.SIGKILL
+    first = tmp_path / "killed/runs/ucpe/all-seed-0.safetensors"
     assert first.exists()
     assert not (tmp_path / "killed/results.json").exists()
     before = first.stat().st_mtime_ns

@@ -110,7 +110,7 @@ class TestWorldFrame:
             outputs.append(camera_attention(query, key, value, operator))
         assert error(*outputs) < tolerances["world frame"][torch.float64]
 
-    @settings(max_examples=8, deadline=None)
+    @settings(max_examples=8)
     @given(seed=st.integers(0, 10**6), distance=st.floats(0, 1e4))
     def test_any_rigid_change(self, seed, distance):
         lens = UCM(xfov=190, xi=2.0)

@@ -112,7 +112,7 @@ def test_agrees_with_evo(seed):
     assert frame_errors(commanded, estimated).rotation.numpy() == pytest.approx(ape.error, abs=1e-6)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(seed=st.integers(0, 10_000), factor=st.floats(0.01, 100))
 def test_world_frame_and_scale_of_the_estimate_do_not_matter(seed, factor):
     commanded, estimated, world = path(seed), path(seed + 1), path(seed + 2)[3]
@@ -127,7 +127,7 @@ def test_world_frame_and_scale_of_the_estimate_do_not_matter(seed, factor):
     )
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(seed=st.integers(0, 10_000))
 def test_least_squares_scale_is_the_best_scale(seed):
     commanded, estimated = path(seed), path(seed + 1)

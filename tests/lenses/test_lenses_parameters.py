@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from ucpe.lenses import EUCM, UCM, BrownConrady, DoubleSphere, Equirectangular, KannalaBrandt, Mei, OmniStereo, Pinhole
 
-QUICK = settings(max_examples=40, deadline=None)
+QUICK = settings(max_examples=40)
 MODELS = [Pinhole, UCM, EUCM, DoubleSphere, BrownConrady, Mei, KannalaBrandt, Equirectangular]
 CALIBRATION = {"fx": 400.0, "fy": 400.0, "cx": 320.0, "cy": 240.0}
 

@@ -250,7 +250,7 @@ def test_killed_at_every_file_and_run_again_gives_the_same_rows(small_videos, tm
         where = (small_videos, tmp_path / "killed", 1 + attempt % 2)
         child = get_context("fork").Process(target=run_until_killed, args=where)
         child.start()
-        child.join(120)
+        child.join(900)
         assert child.exitcode in (0, -signal.SIGKILL), f"ended with {child.exitcode}"
         if child.exitcode == 0:
             break

@@ -255,14 +255,12 @@ def test_workers_killed_at_a_random_moment(tmp_path, undisturbed):
     run = subprocess.Popen(
         [sys.executable, str(tmp_path / "run.py"), str(tmp_path / "set")], env=environment, start_new_session=True
     )
-    deadline = time.monotonic() + 120
-    while not list((tmp_path / "set" / "videos").glob("*.mp4")) and run.poll() is None and time.monotonic() < deadline:
+    while not list((tmp_path / "set" / "videos").glob("*.mp4")) and run.poll() is None:
         time.sleep(0.02)
     os.killpg(run.pid, signal.SIGKILL)
     run.wait()
-    deadline = time.monotonic() + 10
     with suppress(ProcessLookupError):  # once the workers are gone too, not only their parent
-        while time.monotonic() < deadline:
+        for _ in range(3000):
             os.killpg(run.pid, 0)
             time.sleep(0.02)
     assert synthesize(["worlds:outdoor"], tmp_path / "set", 6, SMALL).clips == 6

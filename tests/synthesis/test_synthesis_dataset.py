@@ -154,7 +154,7 @@ class Endpoint:
                 endpoint.headers.append(dict(self.headers))
                 status, headers, content = endpoint.answers.pop(0) if len(endpoint.answers) > 1 else endpoint.answers[0]
                 if status == "hang":
-                    threading.Event().wait(0.6)
+                    threading.Event().wait(2)
                     return
                 self.send_response(status)
                 for name, value in headers.items():
@@ -216,7 +216,7 @@ def test_the_request_is_the_papers(dataset, endpoint, monkeypatch):
 )
 def test_passing_failures_are_retried(dataset, endpoint, failure):
     server = endpoint(failure, failure, answer("fine"))
-    captioner = EndpointCaptioner(server.url, "m", frames=1, timeout=0.3, pause=0.01)
+    captioner = EndpointCaptioner(server.url, "m", frames=1, timeout=1 if failure[0] == "hang" else 60, pause=0.01)
     assert captioner.caption(open_dataset(dataset).clip(0).video) == "fine"
     assert len(server.requests) == 3
 

@@ -81,7 +81,7 @@ def test_a_motion_is_found_again_however_it_is_turned_scaled_and_moved():
         assert found.scale[index, 0].item() == pytest.approx(0.01 * 1.3**index, rel=1e-4)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(
     seed=st.integers(0, 10_000),
     frames=st.integers(2, 12),

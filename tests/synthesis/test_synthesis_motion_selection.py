@@ -77,7 +77,7 @@ def problems(draw):
     return Candidates(columns[:, 0], columns[:, 1], np.array([values[2] for values in pairs])), facts, limits
 
 
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=250)
 @given(problem=problems(), block=st.integers(1, 9))
 def test_the_fast_selection_is_the_obvious_one(problem, block):
     before, selection.BLOCK = selection.BLOCK, block
@@ -87,7 +87,7 @@ def test_the_fast_selection_is_the_obvious_one(problem, block):
         selection.BLOCK = before
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(problem=problems())
 def test_no_limit_is_ever_broken(problem):
     candidates, clips, limits = problem

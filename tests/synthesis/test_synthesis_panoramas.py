@@ -102,7 +102,7 @@ def test_anti_aliased_levels_stay_in_register(projection):
     assert np.abs(picture.astype(int) - expected)[mask].max() < 16
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=12)
 @given(
     shift=st.integers(0, 255),
     yaw=st.floats(-180, 180),

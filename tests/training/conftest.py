@@ -210,7 +210,7 @@ def run_processes():
         for worker in workers:
             worker.start()
         for worker in workers:
-            worker.join(120)
+            worker.join(900)
         return [worker.exitcode for worker in workers]
 
     return run

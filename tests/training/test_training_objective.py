@@ -45,7 +45,7 @@ def test_bell_weight_is_the_one_of_wan_fine_tuning():
     torch.testing.assert_close(found, expected)
 
 
-@settings(deadline=None, max_examples=20)
+@settings(max_examples=20)
 @given(count=st.integers(1, 64), seed=st.integers(0, 1000), shift=SHIFTS)
 def test_sampled_levels_cover_the_range_evenly_before_the_shift(count, seed, shift):
     level = FlowMatching(shift=shift).sample(count, torch.Generator().manual_seed(seed)).double()
@@ -55,7 +55,7 @@ def test_sampled_levels_cover_the_range_evenly_before_the_shift(count, seed, shi
     assert (strata.bincount(minlength=count) - 1).abs().max() <= 1
 
 
-@settings(deadline=None, max_examples=20)
+@settings(max_examples=20)
 @given(seed=st.integers(0, 1000), given_frames=st.integers(0, 2), masked=st.booleans())
 def test_a_perfect_prediction_has_no_loss_and_any_other_has(seed, given_frames, masked):
     velocity = random(2, 4, 3, 5, 6, seed=seed)

@@ -41,7 +41,7 @@ def random_similarity(seed, kind):
 
 @by_kind
 @given(seed=st.integers(0, 10_000), count=st.integers(3, 40))
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 def test_a_known_similarity_is_recovered(kind, seed, count):
     source, truth = points(seed, count), random_similarity(seed, kind)
     found = umeyama(source, truth.apply(source), **kind)

@@ -50,7 +50,7 @@ def test_every_move_starts_at_the_origin_with_the_given_angles(name):
 
 
 @given(start=starts)
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=10)
 def test_pan_tilt_and_roll_change_one_angle_only(start):
     for move, changed, amount in (("pan", "yaw", 25), ("tilt", "pitch", -20), ("roll", "roll", 30)):
         camera = getattr(Trajectory, move)(LENS, degrees=amount, frames=7, **start)
@@ -62,7 +62,7 @@ def test_pan_tilt_and_roll_change_one_angle_only(start):
 
 
 @given(start=starts)
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=10)
 def test_truck_dolly_and_pedestal_move_on_the_axes_of_the_heading(start):
     heading = math.radians(start["yaw"])
     right, forward = (math.cos(heading), 0, -math.sin(heading)), (math.sin(heading), 0, math.cos(heading))
@@ -75,7 +75,7 @@ def test_truck_dolly_and_pedestal_move_on_the_axes_of_the_heading(start):
 
 
 @given(start=starts)
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=10)
 def test_orbit_keeps_the_subject_in_the_middle(start):
     camera = Trajectory.orbit(LENS, degrees=70, radius=2.0, frames=9, **start)
     subject = ahead(camera, 2.0 / math.cos(math.radians(start["pitch"])))

@@ -121,7 +121,7 @@ def test_zero_first_yaw_of_a_camera_that_looks_straight_down():
 
 
 @given(st.tuples(*[st.floats(-1, 1, allow_subnormal=False)] * 3).filter(lambda up: np.linalg.norm(up) > 0.1))
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 def test_gravity_aligned_turns_up_to_up(up):
     camera = random_trajectory(4)
     direction = torch.tensor(up, dtype=torch.float64)
@@ -170,7 +170,7 @@ def test_angular_velocity_is_in_degrees_per_second():
 
 
 @given(st.integers(1, 12), st.integers(1, 30))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_resampling_is_exact_at_the_original_frames(frames, factor):
     camera = random_trajectory(frames, seed=frames)
     finer = camera.resample(frames=(frames - 1) * factor + 1)

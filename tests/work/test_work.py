@@ -58,8 +58,22 @@ def start(folder, *arguments, **options) -> subprocess.Popen:
     return subprocess.Popen(command, env=ENVIRONMENT, text=True, **pipes, **options)
 
 
-def until(condition, seconds=60.0):
-    for _ in range(int(seconds / 0.02)):
+def start_held(folder, count, workers, **options) -> subprocess.Popen:
+    """A run whose items wait until `release` lets them go, once as many have begun as there are workers."""
+    folder.mkdir()
+    (folder / "hold").touch()
+    return start(folder, count, 0, workers, **options)
+
+
+def release(process, folder) -> str:
+    """Let items go once the run has said that it heard a signal; the other things it says."""
+    assert "stopping when the running items are done" in process.stderr.readline() + process.stderr.readline()
+    (folder / "hold").unlink()
+    return process.communicate(timeout=600)[1]
+
+
+def until(condition):
+    for _ in range(30_000):
         if condition():
             return
         time.sleep(0.02)
@@ -227,7 +241,7 @@ def test_workers_end_with_their_parent_and_the_lock_with_them(tmp_path):
         pass
     process.kill()
     process.wait()
-    until(lambda: not any(map(files.is_running, workers)), 10)
+    until(lambda: not any(map(files.is_running, workers)))
     with folder_lock(tmp_path / "run"):
         pass
     assert (tmp_path / "run" / ".lock").read_text() == ""
@@ -237,31 +251,32 @@ def test_workers_end_with_their_parent_and_the_lock_with_them(tmp_path):
 @pytest.mark.parametrize("workers", [1, 2])
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_asked_once_it_stops_after_the_running_items(tmp_path, workers, number):
-    process = start(tmp_path / "run", 50, 0.5, workers)
-    until(lambda: (tmp_path / "run" / "log").exists() and len(Squares(tmp_path / "run").calls()) == workers)
+    folder = tmp_path / "run"
+    process = start_held(folder, 50, workers)
+    until(lambda: (folder / "log").exists() and len(Squares(folder).calls()) == workers)
     process.send_signal(number)
-    output, errors = process.communicate(timeout=60)
-    done = len(output.splitlines())
-    assert done == len(Squares(tmp_path / "run").calls()) == len(list((tmp_path / "run" / "parts").iterdir())) < 50
-    assert f"Stopped: stopped, {done} of 50 numbers done; the same command continues" in errors
+    errors = release(process, folder)
+    assert len(Squares(folder).calls()) == len(list((folder / "parts").iterdir())) == workers
+    assert f"Stopped: stopped, {workers} of 50 numbers done; the same command continues" in errors
     assert process.returncode == 1 and "Traceback" not in errors
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="POSIX signals")
 def test_asked_during_the_last_item_it_does_not_go_on_to_what_comes_next(tmp_path):
-    process = start(tmp_path / "run", 1, 1, 1)
-    until(lambda: (tmp_path / "run" / "log").exists() and Squares(tmp_path / "run").calls())
+    folder = tmp_path / "run"
+    process = start_held(folder, 1, 1)
+    until(lambda: (folder / "log").exists() and Squares(folder).calls())
     process.send_signal(signal.SIGTERM)
-    errors = process.communicate(timeout=60)[1]
+    errors = release(process, folder)
     assert "Stopped: stopped, 1 of 1 numbers done; the same command continues" in errors and process.returncode == 1
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="POSIX signals")
 def test_a_terminal_that_interrupts_starting_workers_too_sees_no_traceback(tmp_path):
-    process = start(tmp_path / "run", 50, 0, 2, start_new_session=True)
+    process = start_held(tmp_path / "run", 50, 2, start_new_session=True)
     until(lambda: children(process.pid))
     os.killpg(process.pid, signal.SIGINT)
-    errors = process.communicate(timeout=60)[1]
+    errors = release(process, tmp_path / "run")
     assert re.search(r"Stopped: stopped, [12] of 50 numbers done; the same command continues", errors)
     assert "Traceback" not in errors
 
@@ -275,7 +290,7 @@ def test_asked_twice_it_stops_at_once(tmp_path, workers):
     assert "stopping when the running items are done" in process.stderr.readline() + process.stderr.readline()
     left = children(process.pid)
     process.send_signal(signal.SIGINT)
-    errors = process.communicate(timeout=60)[1]
+    errors = process.communicate(timeout=600)[1]
     assert "Stopped: stopped at once; the same command continues" in errors and "Traceback" not in errors
     assert not any(map(files.is_running, left))
 
@@ -368,7 +383,7 @@ def test_a_program_ends_with_the_process_that_runs_it_and_hears_what_it_needs(tm
     until(lambda: not files.is_running(program))
     process, program = running("exec sleep 100")
     os.kill(program, signal.SIGTERM)
-    assert process.communicate(timeout=60)[0] == f"-{int(signal.SIGTERM)}\n"
+    assert process.communicate(timeout=600)[0] == f"-{int(signal.SIGTERM)}\n"
 
 
 def test_the_same_file_is_the_same_bytes(tmp_path):

@@ -50,7 +50,7 @@ def address(tmp_path_factory):
     log = tmp_path_factory.mktemp("node") / "log"
     with log.open("w") as file:
         node = subprocess.Popen(command, stdout=file, stderr=file, env=environment())
-    patience = time.monotonic() + 300
+    patience = time.monotonic() + 900
     try:
         while "Ray runtime started" not in log.read_text() or not takes_clients(client):
             assert time.monotonic() < patience, log.read_text()
@@ -61,7 +61,7 @@ def address(tmp_path_factory):
         yield f"ray://127.0.0.1:{client}"
     finally:
         node.terminate()
-        node.wait(60)
+        node.wait(600)
 
 
 @pytest.mark.parametrize("refusals", [2, 99])

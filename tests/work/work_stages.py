@@ -13,7 +13,7 @@ from ucpe.work import Item, JsonParts, OutOfTime, Quarantine, Resources, Stage, 
 
 @dataclass
 class Squares(Stage):
-    """Squares numbers; writes what it did to `folder`/log, one line per call."""
+    """Squares numbers; writes what it did to `folder`/log, one line per call; waits while `folder`/hold is there."""
 
     folder: Path
     seconds: float = 0.0
@@ -33,6 +33,8 @@ class Squares(Stage):
     def process(self, number):
         self.log(f"process {number}")
         time.sleep(self.seconds)
+        while (self.folder / "hold").exists():
+            time.sleep(0.01)
         if number == "bad":
             raise ValueError("not a number: bad")
         if number == "bug":
