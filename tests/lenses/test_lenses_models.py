@@ -240,7 +240,7 @@ def test_ucm_is_eucm(xfov, xi):
 
 
 def test_the_papers_printed_ray_is_not_the_inverse():
-    """ERRATA 1: d ~ [x, y, 1 - xi rho] misses the ray that the same pixel projects from by 16.5 degrees."""
+    """The paper's d ~ [x, y, 1 - xi rho] misses the ray that the same pixel projects from by 16.5 degrees."""
     lens = UCM(xfov=180, xi=2.0)
     rays = lens.rays(480, 832, dtype=torch.float64)
     plane = (pixel_grid(480, 832, torch.float64) - torch.tensor([416.0, 240.0])) / lens.intrinsics(480, 832)[0, 0]
