@@ -118,3 +118,13 @@ def test_closed_streams_are_no_error(arguments, closed, code, tmp_path):
     done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, cwd=tmp_path)
     assert done.returncode == code and "Traceback" not in done.stderr and "unexpected" not in done.stderr
     assert (tmp_path / "a.png").exists() == ("-o" in arguments)
+
+
+def test_help_names_a_default_once_and_only_where_there_is_one(capsys):
+    from ucpe.cli.generate import main
+
+    with pytest.raises(SystemExit):
+        main(["--help"])
+    shown = " ".join(capsys.readouterr().out.replace("│", " ").split())
+    assert "Number of frames of the video; the paths of a list are resampled to it. [default: the model's] --" in shown
+    assert "(default: out.mp4)" in shown and "(default: None)" not in shown

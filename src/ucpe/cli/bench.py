@@ -89,8 +89,9 @@ class Comparison:
 class Encodings(Comparison):
     """Compare camera encodings in novel view synthesis: a small transformer sees two posed views and predicts a third.
 
-    300 steps and 2 seeds with --quick (a quarter of an hour on 2 cores), 800 and 3 by default (an hour), 20,000 of the
-    best six with --long (a night, in several goes). The same command again continues where the last one stopped.
+    800 steps and 3 seeds by default (an estimated hour and a half on 2 cores), 300 and 2 with --quick (a quarter of an
+    hour), 20,000 and 2 of the best six with --long (a night, in several goes). The same command again continues where
+    the last one stopped.
     """
 
     output: Annotated[Path, tyro.conf.arg(aliases=["-o"])] = Path("bench-encodings")
@@ -181,8 +182,8 @@ def generation(arguments: Sequence[str]) -> None:
 class Frozen(Comparison):
     """Compare camera adapters in controlled generation: the rows of the paper's Table 1 on one small frozen base.
 
-    1,000 steps and 48 cameras of five contestants, or 200 and 16 of four with --quick; 2 seeds. The same command again
-    continues where the last one stopped.
+    Five contestants, 1,000 steps, 48 cameras and 2 seeds by default; four contestants, 200 steps and 16 cameras with
+    --quick. The same command again continues where the last one stopped.
     """
 
     output: Annotated[Path, tyro.conf.arg(aliases=["-o"])] = Path("bench-generation-frozen")

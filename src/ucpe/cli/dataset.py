@@ -23,6 +23,7 @@ class Stats:
     output: Annotated[Path | None, tyro.conf.arg(aliases=["-o"])] = None
     """Folder for the figures. [default: FIRST/statistics]"""
     split: str | None = None
+    """Use only this split. [default: all]"""
     work: Annotated[EngineOptions, tyro.conf.arg(name="")] = field(default_factory=EngineOptions)
 
 
@@ -31,10 +32,13 @@ class Export:
     """Write WebDataset shards: ID.mp4, ID.txt and ID.json in tar files."""
 
     folder: Annotated[Path, tyro.conf.Positional]
+    """Dataset to export."""
     output: Annotated[Path, tyro.conf.arg(aliases=["-o"])] = Path("shards")
+    """Folder for the shards."""
     shard_clips: int = 100
     """Number of clips in each shard."""
     split: str | None = None
+    """Use only this split. [default: all]"""
     work: Annotated[WorkOptions, tyro.conf.arg(name="")] = field(default_factory=WorkOptions)
 
 
@@ -43,9 +47,11 @@ class Caption:
     """Caption the clips that have no caption, through an OpenAI-compatible endpoint (vLLM serves one)."""
 
     folder: Annotated[Path, tyro.conf.Positional]
+    """Dataset to caption."""
     url: str
     """Base address, e.g. http://localhost:8000/v1. The key is read from OPENAI_API_KEY."""
     model: str
+    """Model the endpoint should use."""
     again: bool = False
     """Also replace existing captions."""
     dry_run: bool = False

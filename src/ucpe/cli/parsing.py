@@ -7,12 +7,18 @@ import re
 import sys
 from collections.abc import Sequence
 from contextlib import redirect_stderr
-from dataclasses import replace
+from dataclasses import is_dataclass, replace
 from types import NoneType
-from typing import Any, Union, get_args
+from typing import Annotated, Any, Union, get_args
 
 import tyro
-from tyro.constructors import ConstructorRegistry, PrimitiveConstructorSpec, PrimitiveTypeInfo
+from tyro.constructors import (
+    ConstructorRegistry,
+    PrimitiveConstructorSpec,
+    PrimitiveTypeInfo,
+    StructConstructorSpec,
+    StructTypeInfo,
+)
 
 NUMBERS = {int: "a whole number", float: "a number"}
 RULE = re.compile(r"^[│|\s]*[─-]{3,}[│|\s]*$", re.MULTILINE)
@@ -100,4 +106,22 @@ def _optional(info: PrimitiveTypeInfo) -> PrimitiveConstructorSpec[Any] | None:
         given,
         is_instance=lambda value: value is None or given.is_instance(value),
         str_from_instance=lambda value: ["None"] if value is None else given.str_from_instance(value),
+    )
+
+
+@registry.struct_rule
+def _explained(info: StructTypeInfo) -> StructConstructorSpec | None:
+    """Options whose help does not add `(default: None)` or `(default: )`, which says less than their own words."""
+    if not is_dataclass(info.type) or _explained in info.markers:
+        return None
+    spec = ConstructorRegistry.get_struct_spec(replace(info, markers=(*info.markers, _explained)))
+    if not isinstance(spec, StructConstructorSpec):
+        return None
+    silent = tyro.conf.arg(help_behavior_hint="")
+    return replace(
+        spec,
+        fields=tuple(
+            replace(field, type=Annotated[field.type, silent]) if field.default in (None, (), "") else field
+            for field in spec.fields
+        ),
     )

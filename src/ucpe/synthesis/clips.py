@@ -44,7 +44,7 @@ class ClipSettings:
     """Share of the paths whose clips belong to the split "test"."""
     panning: Panning = "paper"
     """How far panning curves turn. "paper": both ends lie within 90, 40 and 30 degrees of yaw, pitch and roll.
-    "released", as in the authors' code: the start does, and so does the change from there."""
+    "released", as in the authors' code: the start lies within these limits, and so does the turn from there."""
 
     def __post_init__(self) -> None:
         if unknown := [name for name in self.families if name not in FAMILIES]:
