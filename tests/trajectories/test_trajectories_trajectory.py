@@ -354,6 +354,11 @@ def test_whether_up_is_known_is_carried_and_forgotten(tmp_path):
     unknown.save(tmp_path / "a.json")
     read = Trajectory.load(tmp_path / "a.json")
     assert not read.up_known and torch.equal(read.c2w, unknown.c2w)
+    unknown.with_lens(Pinhole(xfov=80)).save(tmp_path / "transforms.json")
+    read = Trajectory.load(tmp_path / "transforms.json")
+    assert not read.up_known and torch.allclose(read.c2w, unknown.c2w, atol=1e-12)
+    with pytest.warns(UserWarning, match="-y is up, but which way is up in this path is not known"):
+        unknown.save(tmp_path / "panshot.npy")
     assert unknown.gravity_aligned([0, -1, 0]).up_known and unknown.levelled().up_known
     level = unknown.levelled().angles
     assert abs(level.pitch[0]) < 1e-9 and abs(level.roll[0]) < 1e-9

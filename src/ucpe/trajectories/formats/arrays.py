@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import warnings
 import zipfile
 from pathlib import Path
 
@@ -37,6 +38,11 @@ class PanShotArray:
 
     def write(self, trajectory: Trajectory, path: Path, size: ImageSize) -> None:
         """Write poses (frames, 3, 4) in the trajectory's dtype; lens and frame rate are not kept."""
+        if not trajectory.up_known:
+            warnings.warn(
+                f"{path}: in PanShot's files -y is up, but which way is up in this path is not known: turn it first "
+                "(--up +z, --up -y, ... or --level; in Python gravity_aligned)"
+            )
         buffer = io.BytesIO()
         np.save(buffer, trajectory.c2w[:, :3].detach().cpu().numpy(), allow_pickle=False)
         write_file(path, buffer.getvalue())

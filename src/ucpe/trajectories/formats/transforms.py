@@ -31,12 +31,16 @@ WORLD = torch.tensor([[1.0, 0, 0, 0], [0, 0, -1, 0], [0, 1, 0, 0], [0, 0, 0, 1]]
 CAMERA = torch.diag(torch.tensor([1.0, -1, -1, 1], dtype=torch.float64, device="cpu"))
 """From our camera axes to OpenGL's: y up, z backward."""
 
+NO_TURN = torch.eye(4, dtype=torch.float64, device="cpu")
+"""The `applied_transform` of a world as it came."""
+
 
 class Transforms:
     """`frames` with a `transform_matrix` each, and intrinsics for all or in each.
 
     Converted from camera-to-world with OpenGL camera axes (x right, y up, z backward: the y and z columns change
     sign) in a world whose z is up (turned so that up is [0, -1, 0]). Frames are put in the order of their file names.
+    With `applied_transform`, as nerfstudio makes the file from COLMAP, up is unknown.
     """
 
     name = "nerfstudio"
@@ -74,14 +78,16 @@ class Transforms:
     def write(self, trajectory: Trajectory, path: Path, size: ImageSize) -> None:
         """Write poses, lens and frame rate; image names are frame_00000.png and so on."""
         size = image_size_of(trajectory.lens, size)
-        matrices = (WORLD.mT @ trajectory.c2w.double() @ CAMERA).tolist()
+        world = WORLD.mT if trajectory.up_known else NO_TURN
+        matrices = (world @ trajectory.c2w.double() @ CAMERA).tolist()
         frames: list[dict[str, Any]] = []
         for index, matrix in enumerate(matrices):
             own = trajectory.lens[index] if trajectory.lens.batch_shape else None
             intrinsics = lens_to_transforms(own, size.height, size.width) if own else {}
             frames.append({"file_path": f"images/frame_{index:05d}.png", "transform_matrix": matrix, **intrinsics})
         shared = {} if trajectory.lens.batch_shape else lens_to_transforms(trajectory.lens, size.height, size.width)
-        content = {**shared, "fps": trajectory.fps, "frames": frames}
+        applied = {} if trajectory.up_known else {"applied_transform": NO_TURN[:3].tolist()}
+        content = {**shared, "fps": trajectory.fps, **applied, "frames": frames}
         write_file(path, json.dumps(content, indent=1) + "\n")
 
 
