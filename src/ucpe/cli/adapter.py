@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import tyro
 
@@ -21,6 +20,10 @@ class Info:
 
     preset: Literal["wan2.1-1.3b", "wan2.1-14b", "wan2.1-i2v-14b", "wan2.2-ti2v-5b"] = "wan2.1-1.3b"
     """Transformer that the paper's configurations are put on."""
+
+    def run(self) -> None:
+        """Print the sizes, or what an adapter holds."""
+        _describe(self.path) if self.path else _list_sizes(self.preset)
 
 
 @dataclass
@@ -39,6 +42,19 @@ class Import:
     placement: Literal["parallel", "pre", "post"] = "parallel"
     """Where the branch sits; the file does not say."""
 
+    def run(self) -> None:
+        """Write the adapter folder."""
+        from ucpe.adapters import Adapter, CameraAdapter, SCoPE
+
+        adapter: Adapter
+        if Path(self.checkpoint).is_dir():
+            adapter = SCoPE.from_released(self.checkpoint)
+        else:
+            told = {"encoding": self.encoding, "placement": self.placement}
+            adapter = CameraAdapter.from_released(self.checkpoint, **told)
+        adapter.save_pretrained(self.output)
+        print(f"{self.output}: {sum(p.numel() for p in adapter.parameters()):,} parameters")
+
 
 @dataclass
 class Export:
@@ -50,29 +66,17 @@ class Export:
     output: Annotated[str, tyro.conf.Positional]
     """The .bin file to write."""
 
+    def run(self) -> None:
+        """Write the checkpoint."""
+        from ucpe.adapters import CameraAdapter
+
+        CameraAdapter.from_pretrained(self.path).export_released(self.output)
+        print(self.output)
+
 
 def main(arguments: list[str]) -> None:
     """Run `ucpe adapter info | import | export`."""
-    commands: dict[str, Callable[..., Any]] = {"info": Info, "import": Import, "export": Export}
-    command = parse(commands, arguments, "ucpe adapter")
-    if isinstance(command, Info):
-        _describe(command.path) if command.path else _list_sizes(command.preset)
-    elif isinstance(command, Import):
-        from ucpe.adapters import Adapter, CameraAdapter, SCoPE
-
-        adapter: Adapter
-        if Path(command.checkpoint).is_dir():
-            adapter = SCoPE.from_released(command.checkpoint)
-        else:
-            told = {"encoding": command.encoding, "placement": command.placement}
-            adapter = CameraAdapter.from_released(command.checkpoint, **told)
-        adapter.save_pretrained(command.output)
-        print(f"{command.output}: {sum(p.numel() for p in adapter.parameters()):,} parameters")
-    else:
-        from ucpe.adapters import CameraAdapter
-
-        CameraAdapter.from_pretrained(command.path).export_released(command.output)
-        print(command.output)
+    parse({"info": Info, "import": Import, "export": Export}, arguments, "ucpe adapter").run()
 
 
 def _list_sizes(preset: str) -> None:

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import tyro
 
-from ucpe.cli.parsing import parse
+from ucpe.cli.parsing import given, parse
 from ucpe.files import write_json
 from ucpe.work import Progress, WorkOptions, progress_bar
 
@@ -80,10 +80,6 @@ class Comparison:
         """How the comparison runs, as its function takes it."""
         return {"minutes": self.minutes, "progress": show, **vars(self.work)}
 
-    def given(self, *names: str) -> dict[str, Any]:
-        """Those of these options that were given."""
-        return {name: value for name in names if (value := getattr(self, name)) is not None}
-
 
 @dataclass
 class Encodings(Comparison):
@@ -122,8 +118,8 @@ def encodings(arguments: Sequence[str]) -> None:
     benchmark = replace(
         benchmark,
         contestants=(*(options.contestants or benchmark.contestants), *options.encoding),
-        training=replace(benchmark.training, **options.given("steps", "clips")),
-        **options.given("seeds", "trainings", "reference"),
+        training=replace(benchmark.training, **given(options, "steps", "clips")),
+        **given(options, "seeds", "trainings", "reference"),
     )
     output = options.output / f"{benchmark.training.steps}-steps"
     with progress_bar() as show:
@@ -170,7 +166,7 @@ def generation(arguments: Sequence[str]) -> None:
     benchmark = replace(
         benchmark,
         contestants=(*(options.contestants or benchmark.contestants), *options.adapter),
-        **options.given("seeds", "steps", "clips", "cameras", "checks"),
+        **given(options, "seeds", "steps", "clips", "cameras", "checks"),
     )
     output = options.output / f"{benchmark.steps}-steps"
     with progress_bar() as show:
@@ -238,12 +234,12 @@ def frozen(arguments: Sequence[str]) -> None:
         benchmark,
         contestants=chosen,
         learning_rate=None if options.own_learning_rates else options.learning_rate or benchmark.learning_rate,
-        **options.given("seeds", "steps", "videos"),
+        **given(options, "seeds", "steps", "videos"),
     )
     shared = options.output.resolve()
     rate = "" if options.learning_rate is None else f"-rate-{options.learning_rate:g}"
     rate = "-own-learning-rates" if options.own_learning_rates else rate
-    paths = options.given("data", "held_out", "base", "decoder")
+    paths = given(options, "data", "held_out", "base", "decoder")
     folders = bench.Folders(
         shared / f"{benchmark.steps}-steps{rate}",
         shared,

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 
+from ucpe.cli.parsing import given
+
 if TYPE_CHECKING:
     from ucpe.lenses import Lens
     from ucpe.trajectories import Trajectory
@@ -35,7 +37,7 @@ class LensOptions:
 
     def lens_given(self) -> bool:
         """Whether any option asks for a lens."""
-        return any(value is not None for value in (self.lens, self.xfov, self.xi))
+        return bool(given(self, "lens", "xfov", "xi"))
 
     def given_lens(self) -> Lens | None:
         """The lens asked for, if any is."""
@@ -45,10 +47,7 @@ class LensOptions:
         """The lens asked for."""
         from ucpe.lenses import find_lens
 
-        changes: dict[str, Any] = {
-            key: value for key, value in (("xfov", self.xfov), ("xi", self.xi)) if value is not None
-        }
-        return find_lens(self.lens or "pinhole", size=parse_size(self.lens_size), **changes)
+        return find_lens(self.lens or "pinhole", size=parse_size(self.lens_size), **given(self, "xfov", "xi"))
 
     def fitted(self, lens: Lens, height: int, width: int) -> Lens:
         """The lens for images of height x width, with a warning that says what `fit` did to its calibration."""
@@ -186,8 +185,7 @@ class CameraOptions(PathOptions, LensOptions):
         return self.scaled(path[:frames])
 
     def _amounts(self) -> dict[str, Any]:
-        given = (("degrees", self.degrees), ("distance", self.distance), ("factor", self.factor))
-        return {key: value for key, value in given if value is not None}
+        return given(self, "degrees", "distance", "factor")
 
 
 def lens_label(source: str) -> str:

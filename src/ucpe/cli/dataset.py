@@ -26,6 +26,28 @@ class Stats:
     """Use only this split. [default: all]"""
     work: Annotated[EngineOptions, tyro.conf.arg(name="")] = field(default_factory=EngineOptions)
 
+    def run(self) -> None:
+        """Print and draw the statistics of folders."""
+        from ucpe.synthesis.statistics import contact_sheet, draw_categories, draw_statistics, few_clips, gather
+
+        if not self.folders:
+            raise ValueError("name the folders to gather numbers from: ucpe dataset stats FOLDER ...")
+        with progress_bar() as show:
+            gathered = [gather(folder, self.split, progress=show, **vars(self.work)) for folder in self.folders]
+        output = self.output or self.folders[0] / "statistics"
+        draw_statistics(gathered, output / "cameras.png")
+        written = ["cameras.png"]
+        for folder, values in zip(self.folders, gathered):
+            if values.categories:
+                draw_categories(values, output / f"categories-{values.name}.png")
+                written.append(f"categories-{values.name}.png")
+            if values.variants:
+                contact_sheet(few_clips(folder, self.split), output / f"sheet-{values.name}.png")
+                written.append(f"sheet-{values.name}.png")
+        for values in gathered:
+            print(f"{values.name}: {json.dumps(values.summary(), indent=2)}")
+        print(f"{output}: {', '.join(written)}")
+
 
 @dataclass
 class Export:
@@ -40,6 +62,15 @@ class Export:
     split: str | None = None
     """Use only this split. [default: all]"""
     work: Annotated[WorkOptions, tyro.conf.arg(name="")] = field(default_factory=WorkOptions)
+
+    def run(self) -> None:
+        """Write the shards."""
+        from ucpe.synthesis.dataset import export_webdataset, open_dataset
+
+        dataset = open_dataset(self.folder, self.split)
+        with progress_bar() as show:
+            shards = export_webdataset(dataset, self.output, self.shard_clips, progress=show, **vars(self.work))
+        print(f"{self.output}: {len(shards)} shards")
 
 
 @dataclass
@@ -58,46 +89,14 @@ class Caption:
     """Show what would be sent, and send nothing."""
     work: Annotated[WorkOptions, tyro.conf.arg(name="")] = field(default_factory=WorkOptions)
 
+    def run(self) -> None:
+        """Caption the clips, or show the first request."""
+        caption(self.folder, self.url, self.model, self.work, again=self.again, dry_run=self.dry_run)
+
 
 def main(arguments: Sequence[str]) -> None:
     """Parse the command line and run the subcommand."""
-    command = parse({"stats": Stats, "export": Export, "caption": Caption}, arguments, "ucpe dataset")
-    if isinstance(command, Stats):
-        stats(command)
-    elif isinstance(command, Export):
-        from ucpe.synthesis.dataset import export_webdataset, open_dataset
-
-        dataset = open_dataset(command.folder, command.split)
-        with progress_bar() as show:
-            shards = export_webdataset(
-                dataset, command.output, command.shard_clips, progress=show, **vars(command.work)
-            )
-        print(f"{command.output}: {len(shards)} shards")
-    else:
-        caption(command.folder, command.url, command.model, command.work, again=command.again, dry_run=command.dry_run)
-
-
-def stats(command: Stats) -> None:
-    """Print and draw the statistics of folders."""
-    from ucpe.synthesis.statistics import contact_sheet, draw_categories, draw_statistics, few_clips, gather
-
-    if not command.folders:
-        raise ValueError("name the folders to gather numbers from: ucpe dataset stats FOLDER ...")
-    with progress_bar() as show:
-        gathered = [gather(folder, command.split, progress=show, **vars(command.work)) for folder in command.folders]
-    output = command.output or command.folders[0] / "statistics"
-    draw_statistics(gathered, output / "cameras.png")
-    written = ["cameras.png"]
-    for folder, values in zip(command.folders, gathered):
-        if values.categories:
-            draw_categories(values, output / f"categories-{values.name}.png")
-            written.append(f"categories-{values.name}.png")
-        if values.variants:
-            contact_sheet(few_clips(folder, command.split), output / f"sheet-{values.name}.png")
-            written.append(f"sheet-{values.name}.png")
-    for values in gathered:
-        print(f"{values.name}: {json.dumps(values.summary(), indent=2)}")
-    print(f"{output}: {', '.join(written)}")
+    parse({"stats": Stats, "export": Export, "caption": Caption}, arguments, "ucpe dataset").run()
 
 
 def caption(

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import tyro
 
 from ucpe.cli.cameras import LensOptions, PathOptions
-from ucpe.cli.parsing import parse
+from ucpe.cli.parsing import given, parse
 from ucpe.work import WorkOptions, progress_bar
 
 if TYPE_CHECKING:
@@ -168,17 +168,17 @@ def find_jobs(options: Evaluate) -> tuple[list[Job], list[str]]:
     from ucpe.evaluation.run import shortened
     from ucpe.trajectories.formats.captioned import NORMALIZATION_FILE, read_normalization
 
-    given = [name for name in ("cameras", "dataset", "realestate10k") if getattr(options, name) is not None]
-    if len(given) != 1:
-        raise ValueError(f"say what the cameras are with one of --cameras, --dataset, --realestate10k; got {given}")
+    named = list(given(options, "cameras", "dataset", "realestate10k"))
+    if len(named) != 1:
+        raise ValueError(f"say what the cameras are with one of --cameras, --dataset, --realestate10k; got {named}")
     for name, needed, used in (
         ("lens", "cameras", options.lens.lens_given()),
         ("up, --level and --scale", "cameras", options.place.path_given()),
         ("gravity", "cameras", options.gravity is not None),
         ("normalization", "realestate10k", options.normalization is not None),
     ):
-        if used and given != [needed]:
-            raise ValueError(f"--{name} goes with --{needed}, not with --{given[0]}")
+        if used and named != [needed]:
+            raise ValueError(f"--{name} goes with --{needed}, not with --{named[0]}")
     notes, unused = [], []
     if options.dataset is not None:
         jobs = inputs.jobs_of_dataset(options.videos, options.dataset, options.split)

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import tyro
 
 from ucpe.cli.cameras import parse_size
-from ucpe.cli.parsing import parse
+from ucpe.cli.parsing import given, parse
 
 if TYPE_CHECKING:
     from ucpe.lenses import Lens
@@ -51,11 +51,6 @@ class Parameters:
     eye: Literal["left", "right"] | None = None
     """Eye of a stereo panorama."""
 
-    def given(self) -> dict[str, Any]:
-        """The parameters that were given."""
-        values = {entry.name: getattr(self, entry.name) for entry in fields(self)}
-        return {name: value for name, value in values.items() if value is not None}
-
 
 @dataclass(kw_only=True)
 class GivenLens:
@@ -87,6 +82,27 @@ class Show(GivenLens):
     title: str | None = None
     """Heading. [default: the name or file]"""
 
+    def run(self) -> None:
+        """Draw a lens."""
+        from ucpe.encodings import lat_up_map
+        from ucpe.figures import save_figure
+        from ucpe.lenses.files import split_camera
+        from ucpe.lenses.show import display_size, draw_lens, lens_numbers
+        from ucpe.trajectories import Trajectory
+
+        lens = _lens(self)
+        height, width = _size(lens, self.height, self.width)
+        camera = Trajectory.move("static", lens, frames=1, pitch=self.pitch, roll=self.roll)
+        lat_up = lat_up_map(lens, camera.c2w, *display_size(height, width))[0]
+        is_file = split_camera(self.source)[0].exists()
+        title = self.title or (Path(self.source).name if is_file else self.source.replace("-", " "))
+        subtitle = f"{lens.kind} at {width} x {height}, camera pitched {self.pitch:g}° and rolled {self.roll:g}°"
+        figure = draw_lens(lens, lat_up, camera.c2w[0], height=height, width=width, title=title, subtitle=subtitle)
+        save_figure(figure, self.output)
+        for name, value in lens_numbers(lens, height, width):
+            print(f"{name:<16} {value}")
+        print(self.output)
+
 
 @dataclass(kw_only=True)
 class Convert(GivenLens):
@@ -100,6 +116,11 @@ class Convert(GivenLens):
     """Height of the image in pixels, for formats in pixels, if the lens has no size of its own."""
     width: int = 832
     """Width of the image in pixels."""
+
+    def run(self) -> None:
+        """Read one format, write another."""
+        _lens(self).save(self.target, self.format, height=self.height, width=self.width)
+        print(self.target)
 
 
 @dataclass(kw_only=True)
@@ -115,69 +136,33 @@ class Fit(GivenLens):
     width: int | None = None
     """Width of the image in pixels. [default: the calibration's, else 832]"""
 
+    def run(self) -> None:
+        """Fit another model."""
+        from ucpe.lenses import MODELS
+
+        kind = self.model.lower().replace("-", "_")
+        if kind not in MODELS:
+            raise ValueError(f"--model must be one of {', '.join(MODELS)}, got {self.model!r}")
+        lens = _lens(self)
+        result = lens.fit(MODELS[kind], *_size(lens, self.height, self.width))
+        print(result.lens)
+        print(f"off by {float(result.rms):.4g} degrees (root mean square), {float(result.maximum):.4g} at most")
+        if result.unseen > 0:
+            print(f"cannot see {100 * float(result.unseen):.1f} % of what the original sees")
+        if self.output is not None:
+            result.lens.save(self.output)
+            print(self.output)
+
 
 def main(arguments: Sequence[str]) -> None:
     """Parse the command line and run."""
-    commands: dict[str, Any] = {"show": Show, "convert": Convert, "fit": Fit}
-    command = parse(commands, arguments, "ucpe lens")
-    if isinstance(command, Show):
-        show(command)
-    elif isinstance(command, Convert):
-        convert(command)
-    else:
-        fit(command)
-
-
-def show(command: Show) -> None:
-    """Draw a lens."""
-    from ucpe.encodings import lat_up_map
-    from ucpe.figures import save_figure
-    from ucpe.lenses.files import split_camera
-    from ucpe.lenses.show import display_size, draw_lens, lens_numbers
-    from ucpe.trajectories import Trajectory
-
-    lens = _lens(command)
-    height, width = _size(lens, command.height, command.width)
-    camera = Trajectory.move("static", lens, frames=1, pitch=command.pitch, roll=command.roll)
-    lat_up = lat_up_map(lens, camera.c2w, *display_size(height, width))[0]
-    is_file = split_camera(command.source)[0].exists()
-    title = command.title or (Path(command.source).name if is_file else command.source.replace("-", " "))
-    subtitle = f"{lens.kind} at {width} x {height}, camera pitched {command.pitch:g}° and rolled {command.roll:g}°"
-    figure = draw_lens(lens, lat_up, camera.c2w[0], height=height, width=width, title=title, subtitle=subtitle)
-    save_figure(figure, command.output)
-    for name, value in lens_numbers(lens, height, width):
-        print(f"{name:<16} {value}")
-    print(command.output)
-
-
-def convert(command: Convert) -> None:
-    """Read one format, write another."""
-    _lens(command).save(command.target, command.format, height=command.height, width=command.width)
-    print(command.target)
-
-
-def fit(command: Fit) -> None:
-    """Fit another model."""
-    from ucpe.lenses import MODELS
-
-    kind = command.model.lower().replace("-", "_")
-    if kind not in MODELS:
-        raise ValueError(f"--model must be one of {', '.join(MODELS)}, got {command.model!r}")
-    lens = _lens(command)
-    result = lens.fit(MODELS[kind], *_size(lens, command.height, command.width))
-    print(result.lens)
-    print(f"off by {float(result.rms):.4g} degrees (root mean square), {float(result.maximum):.4g} at most")
-    if result.unseen > 0:
-        print(f"cannot see {100 * float(result.unseen):.1f} % of what the original sees")
-    if command.output is not None:
-        result.lens.save(command.output)
-        print(command.output)
+    parse({"show": Show, "convert": Convert, "fit": Fit}, arguments, "ucpe lens").run()
 
 
 def _lens(command: Show | Convert | Fit) -> Lens:
     from ucpe.lenses import find_lens
 
-    lens = find_lens(command.source, command.camera, parse_size(command.lens_size), **command.parameters.given())
+    lens = find_lens(command.source, command.camera, parse_size(command.lens_size), **given(command.parameters))
     if lens.batch_shape and not isinstance(command, Convert):
         shape = tuple(lens.batch_shape)
         raise ValueError(

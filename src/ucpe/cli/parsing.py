@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from contextlib import redirect_stderr
 from dataclasses import is_dataclass, replace
 from types import NoneType
-from typing import Annotated, Any, Union, get_args
+from typing import Annotated, Any, Union, cast, get_args
 
 import tyro
 from tyro.constructors import (
@@ -53,6 +53,11 @@ def parse(kind: Any, arguments: Sequence[str], prog: str, **options: Any) -> Any
         raise ValueError(f"{reason(shown.getvalue())} ({prog} --help explains the options)") from None
     sys.stderr.write(shown.getvalue())
     return parsed
+
+
+def given(options: Any, *names: str) -> dict[str, Any]:
+    """Those of these options that were given, by name; of all options if none is named."""
+    return {name: value for name in names or vars(options) if (value := getattr(options, name)) is not None}
 
 
 def reason(message: str) -> str:
@@ -117,11 +122,8 @@ def _explained(info: StructTypeInfo) -> StructConstructorSpec | None:
     spec = ConstructorRegistry.get_struct_spec(replace(info, markers=(*info.markers, _explained)))
     if not isinstance(spec, StructConstructorSpec):
         return None
-    silent = tyro.conf.arg(help_behavior_hint="")
-    return replace(
-        spec,
-        fields=tuple(
-            replace(field, type=Annotated[field.type, silent]) if field.default in (None, (), "") else field
-            for field in spec.fields
-        ),
-    )
+    silent: Any = tyro.conf.arg(help_behavior_hint="")
+    return replace(spec, fields=tuple(
+        replace(field, type=cast(Any, Annotated[field.type, silent])) if field.default in (None, (), "") else field
+        for field in spec.fields
+    ))  # fmt: skip

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
 from ucpe.cli.cameras import LensOptions, PathOptions
-from ucpe.cli.parsing import parse
+from ucpe.cli.parsing import given, parse
 
 if TYPE_CHECKING:
     from ucpe.trajectories import Trajectory
@@ -55,6 +55,16 @@ class Show:
     views: int = 7
     """Number of cameras drawn along the path."""
 
+    def run(self) -> None:
+        """Draw a file or a move."""
+        from ucpe.trajectories.show import show_trajectory
+
+        trajectory = _trajectory(self)
+        is_file = Path(self.source).exists()
+        title = self.title or (Path(self.source).stem if is_file else self.source.replace("-", " "))
+        show_trajectory(trajectory, self.output, title=title, views=self.views)
+        print(self.output)
+
 
 @dataclass
 class Convert:
@@ -74,44 +84,28 @@ class Convert:
     fps: float | None = None
     """Resample to this frame rate at the same speed; with --frames, the rate they are played at."""
 
+    def run(self) -> None:
+        """Read one format, write another."""
+        from ucpe.trajectories import Trajectory
+
+        trajectory = Trajectory.load(
+            self.source, lens=self.lens.given_lens(), up=self.place.asked_up(), extrinsics=self.lens.lens
+        )
+        trajectory = self.place.scaled(_resampled(trajectory, self.frames, self.fps))
+        trajectory.save(self.target, format=self.format)
+        print(self.target)
+
 
 def main(arguments: Sequence[str]) -> None:
     """Parse the command line and run."""
-    command = parse({"show": Show, "convert": Convert}, arguments, "ucpe trajectory")
-    if isinstance(command, Show):
-        show(command)
-    else:
-        convert(command)
-
-
-def show(command: Show) -> None:
-    """Draw a file or a move."""
-    from ucpe.trajectories.show import show_trajectory
-
-    trajectory = _trajectory(command)
-    is_file = Path(command.source).exists()
-    title = command.title or (Path(command.source).stem if is_file else command.source.replace("-", " "))
-    show_trajectory(trajectory, command.output, title=title, views=command.views)
-    print(command.output)
-
-
-def convert(command: Convert) -> None:
-    """Read one format, write another."""
-    from ucpe.trajectories import Trajectory
-
-    trajectory = Trajectory.load(
-        command.source, lens=command.lens.given_lens(), up=command.place.asked_up(), extrinsics=command.lens.lens
-    )
-    trajectory = command.place.scaled(_resampled(trajectory, command.frames, command.fps))
-    trajectory.save(command.target, format=command.format)
-    print(command.target)
+    parse({"show": Show, "convert": Convert}, arguments, "ucpe trajectory").run()
 
 
 def _trajectory(command: Show) -> Trajectory:
     from ucpe.lenses.files import split_camera
     from ucpe.trajectories import DEFAULT_LENS, NAMED_MOVES, Trajectory, is_actions, is_direction, is_sequence
 
-    amounts: dict[str, Any] = {name: getattr(command, name) for name in AMOUNTS if getattr(command, name) is not None}
+    amounts = given(command, *AMOUNTS)
     if split_camera(command.source)[0].exists():
         if amounts:
             raise ValueError(f"--{next(iter(amounts))} is for a move, and {command.source} is a file")
@@ -122,9 +116,7 @@ def _trajectory(command: Show) -> Trajectory:
     said = (is_actions, is_direction, is_sequence)
     if command.source not in NAMED_MOVES and not any(kind(command.source) for kind in said):
         raise ValueError(f"{command.source} is neither a file nor a move; moves are {', '.join(NAMED_MOVES)}")
-    timing: dict[str, Any] = {
-        name: getattr(command, name) for name in ("frames", "fps") if getattr(command, name) is not None
-    }
+    timing = given(command, "frames", "fps")
     return Trajectory.move(command.source, command.lens.given_lens() or DEFAULT_LENS, **timing, **amounts)
 
 
