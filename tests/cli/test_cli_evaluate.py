@@ -1,11 +1,16 @@
 """`ucpe evaluate`: options that do not go together, and what its report must say."""
 
+import warnings
+
 import pytest
+import torch
 from tests.studies import make_study
 
-from ucpe.cli.evaluate import main
+from ucpe.cli.evaluate import Evaluate, find_jobs, main
+from ucpe.cli.parsing import parse
 from ucpe.cli.report import main as report
 from ucpe.evaluation.run import load_results
+from ucpe.trajectories import Trajectory
 
 
 @pytest.fixture
@@ -27,6 +32,20 @@ def study(tmp_path, monkeypatch):
 def test_options_that_would_be_ignored_are_refused(study, options, message):
     with pytest.raises(ValueError, match=message):
         main(["videos", *options])
+
+
+def test_a_body_is_evaluated_as_the_camera_that_a_calibration_mounts_on_it(study, published):
+    body = published / "trajectories/euroc_state_groundtruth.csv"
+    for path in (study / "cameras").iterdir():
+        path.unlink()
+    sensor = published / "calibrations/kimera_euroc_sensor.yaml"
+    for video in (study / "videos").iterdir():
+        (study / "cameras" / f"{video.stem}.csv").write_bytes(body.read_bytes())
+    with warnings.catch_warnings():
+        warnings.filterwarnings("error", "holds poses of a body")
+        jobs, _ = find_jobs(parse(Evaluate, ["videos", "--cameras", "cameras", "--lens", str(sensor)], "ucpe evaluate"))
+    expected = Trajectory.load(body, extrinsics=sensor)
+    assert torch.equal(jobs[0].camera.c2w, expected.c2w)
 
 
 def test_cameras_without_a_video_are_reported(study):

@@ -14,9 +14,11 @@ from safetensors.torch import save_file
 
 import ucpe.cli
 from ucpe import desk
+from ucpe.cli.generate import Generate, asked_for, make_requests
+from ucpe.cli.parsing import parse
 from ucpe.generation.checks import read_facts
 from ucpe.generation.requests import read_again
-from ucpe.lenses import UCM
+from ucpe.lenses import UCM, Pinhole
 from ucpe.training.export import generation_defaults
 from ucpe.training.recipes import RECIPES
 from ucpe.trajectories import Trajectory
@@ -222,6 +224,32 @@ def test_a_released_list_is_made_at_the_models_length_and_continues(run, tmp_pat
     code, printed, _ = run("--list", "demo/two.json", "--steps", "1", "-o", "videos")
     assert code == 0 and "videos/000.mp4 is there already" in printed and printed.count("peak memory") == 1
     assert (tmp_path / "videos/001.mp4").is_file()
+
+
+def test_paths_of_a_list_are_placed_and_their_calibrations_fitted(tmp_path, monkeypatch):
+    lens = Pinhole(fx=400, width=640, height=480)
+    tilted = Trajectory.dolly(lens, distance=2, frames=20, fps=8).transformed(Trajectory.static(lens, roll=88).c2w[0])
+    tilted.save(tmp_path / "path.json")
+    (tmp_path / "list.json").write_text(json.dumps([{"prompt": PROMPT, "camera": "path.json"}]))
+    monkeypatch.chdir(tmp_path)
+
+    def requests(*arguments):
+        options = parse(Generate, ["--list", "list.json", *arguments], "ucpe generate")
+        return make_requests(options, asked_for(options, None), read_facts(None, None), None)
+
+    with pytest.warns(UserWarning) as said:
+        (request,) = requests("--scale", "auto")
+    notes = " ".join(str(note.message) for note in said)
+    assert "its first camera is taken to be level" in notes and "(--scale auto)" in notes
+    assert "a calibration of 640 x 480 for images of 112 x 64: 114 of its 480 rows" in notes
+    assert abs(float(request.camera.angles.roll[0])) < 1e-6
+    assert request.camera.path_length() == pytest.approx(1)
+    assert request.camera.lens.settings == {"width": 640, "height": 366}
+    with pytest.warns(UserWarning, match="it is squeezed by"):
+        (request,) = requests("--up", "first", "--fit", "squeeze")
+    assert request.camera.lens.settings == {"width": 640, "height": 480}
+    with pytest.raises(ValueError, match="--list already says what the camera is"):
+        requests("--lens", "fisheye")
 
 
 @pytest.mark.slow

@@ -273,6 +273,18 @@ def test_a_list_of_requests_is_read(camera, tmp_path):
         read_list(listed)
 
 
+def test_a_path_of_a_list_that_lies_on_its_side_is_levelled_aloud(camera, tmp_path):
+    tilted = camera.transformed(Trajectory.static(camera.lens, roll=88).c2w[0])
+    tilted.save(tmp_path / "path.txt", "tum")
+    listed = tmp_path / "list.json"
+    listed.write_text(json.dumps([{"prompt": "a", "camera": "path.txt"}]))
+    with pytest.warns(UserWarning, match=r"path.txt does not say which way is up: .* \(--up \+z, --up -y"):
+        (request,) = read_list(listed)
+    assert abs(float(request.camera.angles.roll[0])) < 1e-6
+    (request,) = read_list(listed, up="-y")
+    assert float(request.camera.angles.roll[0]) == pytest.approx(88, abs=1)
+
+
 def test_preview_draws_every_video(video, tmp_path):
     colours = ("#102080", "#c03010", "#20a040")
     painted = [np.full(video.frames.shape, np.multiply(to_rgb(name), 255).round(), np.uint8) for name in colours]

@@ -96,16 +96,13 @@ class PathOptions:
 
     def load(self, file: Path | str, lens: Lens | None = None, extrinsics: str | None = None) -> Trajectory:
         """The path of a file, upright and in its own unit of length; warns if which way is up had to be assumed."""
-        from ucpe.trajectories import Trajectory
+        from ucpe.trajectories.formats import load_upright
 
-        path = Trajectory.load(file, lens=lens, up=self.asked_up(), extrinsics=extrinsics)
-        if path.up_known:
-            return path
-        warnings.warn(
-            f"{file} does not say which way is up: its first camera is taken to be level (--up +z, --up -y, ... or "
-            "--up x,y,z says which way is up in the file's world, --level that the first camera is level)"
+        advice = (
+            "--up +z, --up -y, ... or --up x,y,z says which way is up in the file's world, --level that the first "
+            "camera is level"
         )
-        return path.levelled()
+        return load_upright(file, advice, self.asked_up(), lens=lens, extrinsics=extrinsics)
 
     def scaled(self, path: Trajectory) -> Trajectory:
         """The path with its translations multiplied as asked for."""

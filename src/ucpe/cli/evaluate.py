@@ -194,7 +194,12 @@ def find_jobs(options: Evaluate) -> tuple[list[Job], list[str]]:
         assert options.cameras is not None
         lens = options.lens.given_lens()
         jobs = inputs.jobs_of_folder(
-            options.videos, options.cameras, lens=lens, gravity=options.gravity, up=options.place.asked_up()
+            options.videos,
+            options.cameras,
+            lens=lens,
+            gravity=options.gravity,
+            up=options.place.asked_up(),
+            extrinsics=options.lens.lens,
         )
         jobs = [replace(job, camera=_fitted(job, options)) for job in jobs]
         unknown = [job.name for job in jobs if not job.gravity]

@@ -12,13 +12,15 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import tyro
 
 from ucpe.cli.cameras import CameraOptions
-from ucpe.cli.parsing import parse
+from ucpe.cli.parsing import given, parse
 from ucpe.generation.options import Sampling, Setup
 
 if TYPE_CHECKING:
     from ucpe.generation.checks import ModelFacts
+    from ucpe.generation.defaults import Defaults
     from ucpe.generation.pipeline import CameraPipeline
     from ucpe.generation.requests import Request
+    from ucpe.trajectories import Trajectory
 
 PRESETS: dict[str, dict[str, Any]] = {
     "released": {"scheduler": "euler", "shift": 5.0, "guidance": 5.0, "steps": 50},
@@ -136,7 +138,8 @@ def make_requests(
     for name, number in (("frames", options.frames), ("fps", options.fps)):
         if number is not None and not number > 0:
             raise ValueError(f"--{name} must be a positive number, got {number}")
-    if options.prompt is None and options.camera != CameraOptions():
+    placed = {} if options.list is None else given(options.camera, "up", "level", "scale", "fit")
+    if options.prompt is None and options.camera != CameraOptions(**placed):
         raise ValueError(f"--{'list' if recorded is None else 'again'} already says what the camera is: leave it out")
     if recorded is not None:
         if options.frames is not None or options.fps is not None:
@@ -145,10 +148,18 @@ def make_requests(
         return [Request(**wanted)]
     frames, fps = options.frames or defaults.frames, options.fps or defaults.fps
     if options.list is not None:
-        return read_list(options.list, frames, fps, **wanted)
+        listed = read_list(options.list, frames, fps, options.camera.asked_up(), **wanted)
+        return [replace(request, camera=_placed(request, options, defaults)) for request in listed]
     size = (wanted.get("height") or defaults.height, wanted.get("width") or defaults.width)
     camera = options.camera.make_trajectory(frames, fps, *size, stride=facts.temporal_stride or 1)
     return [Request(options.prompt or "", camera, **wanted)]
+
+
+def _placed(request: Request, options: Generate, defaults: Defaults) -> Trajectory:
+    """The camera of a list's request, scaled as asked for and its calibration fitted to the video's shape."""
+    camera = options.camera.scaled(request.camera)
+    size = request.height or defaults.height, request.width or defaults.width
+    return camera.with_lens(options.camera.fitted(camera.lens, *size))
 
 
 def generate(videos: list[tuple[Request, Path]], preview: bool) -> CameraPipeline | None:

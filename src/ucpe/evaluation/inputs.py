@@ -50,12 +50,13 @@ def jobs_of_folder(
     lens: Lens | None = None,
     gravity: bool | None = None,
     up: str | Sequence[float] | None = None,
+    extrinsics: str | None = None,
 ) -> list[Job]:
     """Videos of a folder with the camera files of the same name in another folder, or with one camera file for all.
 
     A released demo .json lists one camera per video, found by the number that the video's name begins with. `gravity`
-    says whether the cameras' worlds have a known vertical; by default the file format, or `up` (see `Trajectory.load`),
-    says so.
+    says whether the cameras' worlds have a known vertical; by default the file format, or `up` (see `Trajectory.load`,
+    also for `extrinsics`), says so.
     """
     paths = find_videos(videos)
     cameras = Path(cameras)
@@ -67,7 +68,7 @@ def jobs_of_folder(
         jobs = []
         for path in paths:
             source = cameras if cameras.is_file() else _camera_file(cameras, path.stem)
-            camera = Trajectory.load(source, lens=lens, up=up)
+            camera = Trajectory.load(source, lens=lens, up=up, extrinsics=extrinsics)
             jobs.append(Job(path.stem, path, camera, camera.up_known if gravity is None else gravity))
     return jobs if reference is None else with_references(jobs, reference)
 

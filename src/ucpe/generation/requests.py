@@ -20,7 +20,7 @@ from ucpe.generation.vocabulary import UnknownWords
 from ucpe.lenses.files.native import lens_from_dict
 from ucpe.reading import inside, open_image, read_json_object, read_yaml
 from ucpe.trajectories import Trajectory
-from ucpe.trajectories.formats import is_demo
+from ucpe.trajectories.formats import is_demo, load_upright
 from ucpe.trajectories.formats.captioned import read_released_list
 from ucpe.trajectories.rotations import pose_matrix
 
@@ -171,20 +171,31 @@ def read_again(path: Path) -> Request:
         raise ValueError(f"{path} is not the record of a generated video ({error!r})") from None
 
 
-def read_list(path: Path, frames: int | None = None, fps: float | None = None, **shared: Any) -> list[Request]:
+def read_list(
+    path: Path, frames: int | None = None, fps: float | None = None, up: str | None = None, **shared: Any
+) -> list[Request]:
     """Requests of a JSON or YAML list: released demo files, or entries with `prompt` and `camera` (a path file).
 
     Other keys of an entry (seed, steps, ...) replace those in `shared`. With `frames` every path is resampled to that
-    many, played at `fps`; a file of this list's entries is named relative to the list.
+    many, played at `fps`; a file of this list's entries is named relative to the list. `up` is up in the worlds of the
+    path files (see `Trajectory.load`); of one that does not know, the first camera is level, with a warning.
     """
     if is_demo(path):
+        if up is not None:
+            raise ValueError(f"{path} is a released demo list, whose cameras know which way is up: leave out --up")
         shots = read_released_list(path)
         return [Request(shot.caption, _resampled(shot.released(), frames, fps), **shared) for shot in shots]
-    return [_request(path, index, entry, frames, fps, shared) for index, entry in enumerate(_entries(path))]
+    return [_request(path, index, entry, frames, fps, up, shared) for index, entry in enumerate(_entries(path))]
 
 
 def _request(
-    path: Path, index: int, entry: dict[str, Any], frames: int | None, fps: float | None, shared: dict[str, Any]
+    path: Path,
+    index: int,
+    entry: dict[str, Any],
+    frames: int | None,
+    fps: float | None,
+    up: str | None,
+    shared: dict[str, Any],
 ) -> Request:
     where = f"{path}, entry {index}"
     if not {"prompt", "camera"} <= set(entry) <= set(KINDS):
@@ -200,7 +211,8 @@ def _request(
     files: dict[str, Any] = {
         name: inside(path.parent, entry[name], where) for name in ("camera", "image") if name in entry
     }
-    camera = _resampled(Trajectory.load(files.pop("camera")), frames, fps)
+    advice = "--up +z, --up -y, ... says which way is up in the worlds of all paths of the list"
+    camera = _resampled(load_upright(files.pop("camera"), advice, up), frames, fps)
     return Request(**{**shared, **entry, **files, "camera": camera})
 
 

@@ -19,7 +19,7 @@ from ucpe.studio.controls import CameraUpload
 from ucpe.studio.shot import Shot
 from ucpe.studio.uploads import MAX_FOOTAGE, unpack
 from ucpe.trajectories import Trajectory
-from ucpe.trajectories.formats import FORMAT_OF_SUFFIX, FORMATS, ImageSize, load_trajectory, save_trajectory
+from ucpe.trajectories.formats import FORMAT_OF_SUFFIX, FORMATS, ImageSize, load_upright, save_trajectory
 from ucpe.trajectories.formats.base import ReadOnly as ReadOnlyPath
 
 if TYPE_CHECKING:
@@ -119,7 +119,8 @@ def load_path(path: Path, camera: str | None, shot: Shot) -> Trajectory:
     with tempfile.TemporaryDirectory() as folder:
         found = unpack(path, Path(folder)) if path.suffix == ".zip" else path
         name = str(found) if camera is None else f"{found}:{camera}"
-        return load_trajectory(name, usual_lens=shot.lens_at(0), usual_fps=shot.fps)
+        advice = "ucpe trajectory convert FILE path.json --up +z turns it otherwise"
+        return load_upright(name, advice, usual_lens=shot.lens_at(0), usual_fps=shot.fps)
 
 
 def path_download(shot: Shot, format: str) -> tuple[bytes, str]:

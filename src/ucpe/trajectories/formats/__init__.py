@@ -7,6 +7,7 @@ import re
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from torch import Tensor
 
@@ -93,6 +94,18 @@ def load_trajectory(
     if direction is None:
         return trajectory if up is None else trajectory.levelled()
     return trajectory.gravity_aligned(direction)
+
+
+def load_upright(path: str | Path, advice: str, up: str | Sequence[float] | None = None, **options: Any) -> Trajectory:
+    """As `load_trajectory`, but a path whose up is unknown is levelled, with a warning that ends in `advice`.
+
+    Levelled: turned so that its first camera is level. The other `options` are those of `load_trajectory`.
+    """
+    trajectory = load_trajectory(path, up=up, **options)
+    if trajectory.up_known:
+        return trajectory
+    warnings.warn(f"{path} does not say which way is up: its first camera is taken to be level ({advice})")
+    return trajectory.levelled()
 
 
 def _of_camera(path: Path, body: Tensor, extrinsics: str | Path | None) -> Tensor:
