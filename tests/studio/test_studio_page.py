@@ -43,6 +43,40 @@ def test_the_picture_is_exactly_what_is_rendered_and_follows_the_lens(page):
     page.wait_for_picture(seen(shot))
 
 
+LATE = "(() => { const now = setTimeout; window.setTimeout = (act, ms, ...rest) => now(act, ms || 300, ...rest); })()"
+"""Makes the browser do late what it would do soon, as a busy machine does."""
+
+AFTER_THAT = "new Promise(done => setTimeout(done))"
+
+
+def test_keys_pressed_right_after_typing_all_count_and_leaving_a_field_changes_nothing(page, tmp_path):
+    def xfov(value: float) -> None:
+        page.wait_for_shot(lambda shot: shot["keys"][0]["lens"]["xfov"] == value, f"xfov of {value}")
+        page.wait_for_number("xfov, number", value)
+
+    slider = page.tab.get_by_role("slider", name="xfov")
+    type_number(page, "xfov, number", "140")
+    xfov(140)
+    page.tab.evaluate(LATE)
+    slider.focus()
+    page.tab.keyboard.down("ArrowLeft")
+    page.tab.evaluate(AFTER_THAT)  # only now does the page hear that the field was left
+    page.tab.keyboard.up("ArrowLeft")
+    xfov(139.5)
+    for _ in range(9):
+        slider.press("ArrowLeft")
+    xfov(135)
+    (tmp_path / "camchain.yaml").write_text(CHAIN.partition("cam1")[0].replace("300", "300.123456789"))
+    upload(page, "Open a calibration", tmp_path / "camchain.yaml")
+    shot = page.wait_for_shot(lambda shot: shot["keys"][0]["lens"].get("fx") == 300.123456789)
+    page.tab.get_by_label("fx, number", exact=True).focus()
+    page.tab.keyboard.press("Tab")
+    page.tab.evaluate(AFTER_THAT)
+    type_number(page, "fy, number", "310")
+    lens = page.wait_for_shot(lambda shot: shot["keys"][0]["lens"]["fy"] == 310)["keys"][0]["lens"]
+    assert lens == {**shot["keys"][0]["lens"], "fy": 310.0}
+
+
 def test_what_is_drawn_over_the_picture_is_switched_on_and_off(page):
     def drawn(name: str, there: bool) -> None:
         found = f"(document.querySelector('.finder path.{name}').getAttribute('d') || '').length > 0"

@@ -64,6 +64,74 @@ def pad(press: Callable[[str], Any]) -> ui.element:
     return row
 
 
+class Bar(ui.element):
+    """A slider that stays where the hand has put it, however late the server answers.
+
+    NiceGUI's own sends every value back: one that comes late undoes the keys pressed since.
+    """
+
+    def __init__(
+        self, label: str, low: float, high: float, step: float,
+        on_move: Callable[[float], Any], on_settle: Callable[[], Any] = lambda: None,
+    ):  # fmt: skip
+        super().__init__("q-slider")
+        self.on_move, self.on_settle = on_move, on_settle
+        self.settled: float | None = None
+        usual = {"min": low, "max": high, "step": step, "model-value": low, "loopback": False, "label": True}
+        self._props.update({"aria-label": label, **usual})
+        self.on("update:model-value", self.moved, throttle=0.04)
+        self.on("change", self.let_go)
+
+    def show(self, value: float) -> None:
+        """Show a value; the ends give way to one beyond them."""
+        if value != self._props["model-value"]:
+            low, high = min(self._props["min"], value), max(self._props["max"], value)
+            self._props.update({"min": low, "max": high, "model-value": value})
+
+    def moved(self, event: Any) -> None:
+        """Take a value, unless it is the last one again, which the throttle sends after the hand let go."""
+        if event.args != self.settled:
+            with self._props.suspend_updates():
+                self._props["model-value"] = event.args
+            self.on_move(float(event.args))
+
+    def let_go(self, event: Any) -> None:
+        """Take the last value."""
+        self.settled = None
+        self.moved(event)
+        self.settled = event.args
+        self.on_settle()
+
+
+class Typed:
+    """What is typed into a field: taken on Enter and when the field is left, and never overwritten before.
+
+    What is refused does not stay in the field.
+    """
+
+    def __init__(self, field: Any, on_take: Callable[[Any], Any]):
+        self.field, self.on_take = field, on_take
+        self.shown = field.value
+        # The page's library reports that a field was left late, after the key or click that left it: `change` comes
+        # before, and `blur` is for what was put back to how it was.
+        for event in ("keydown.enter", "change", "blur"):
+            field.on(event, self.take, [])
+
+    def show(self, value: Any) -> None:
+        """Show a value, unless another one is being typed."""
+        pattern = getattr(self.field, "format", None)
+        value = float(pattern % value) if pattern and value is not None else value
+        if self.field.value == self.shown:
+            self.field.set_value(value)
+        self.shown = value
+
+    def take(self) -> None:
+        """Take what was typed."""
+        if self.field.value != self.shown:
+            self.on_take(self.field.value)
+            self.field.set_value(self.shown)
+
+
 class Slider:
     """A named number: a slider to feel it, a field to type it."""
 
@@ -71,35 +139,26 @@ class Slider:
         self, label: str, low: float, high: float, step: float,
         on_move: Callable[[float], Any], on_settle: Callable[[], Any],
     ):  # fmt: skip
-        def typed(event: Any) -> None:
-            if self.number.value is not None:
-                on_move(float(self.number.value))
+        def typed(value: float | None) -> None:
+            if value is not None:
+                on_move(value)
                 on_settle()
 
         with ui.element("div").classes("slider-row"):
             ui.label(f"{label} (°)" if label in ANGLES else label)
-            self.slider = ui.slider(min=low, max=high, step=step, value=low).props(f'aria-label="{label}"')
-            self.slider.on("update:model-value", lambda event: on_move(float(event.args)), throttle=0.04)
-            self.slider.on("change", lambda: on_settle())
-            self.number = ui.number(value=low, format="%.6g").props(f'dense aria-label="{label}, number"')
-            self.number.on("keydown.enter", typed).on("blur", typed)
+            self.bar = Bar(label, low, high, step, on_move, on_settle)
+            number = ui.number(value=low, format="%.6g").props(f'dense aria-label="{label}, number"')
+            self.number = Typed(number, typed)
 
     def show(self, value: float) -> None:
         """Show a value."""
-        if abs((self.slider.value or 0) - value) > 1e-9:
-            self.slider.set_value(value)
-        self.number.set_value(round(value, 6))
+        self.bar.show(value)
+        self.number.show(value)
 
 
-def number_field(label: str, value: float | None, on_set: Callable[[float | None], Any], **options: Any) -> ui.number:
-    """A field for a number, which is taken on Enter and when the focus leaves it."""
-    field = ui.number(label, value=value, **options).props("dense stack-label").classes("w-28")
-
-    def taken(_: Any) -> None:
-        on_set(field.value)
-
-    field.on("keydown.enter", taken).on("blur", taken)
-    return field
+def number_field(label: str, value: float | None, on_take: Callable[[float | None], Any], **options: Any) -> Typed:
+    """A field for a number."""
+    return Typed(ui.number(label, value=value, **options).props("dense stack-label").classes("w-28"), on_take)
 
 
 def upload_button(label: str, on_file: Callable[[Any], Any], max_bytes: int, accept: str = "") -> ui.upload:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from nicegui import run, ui
 
-from ucpe.studio.controls import card, number_field, upload_button
+from ucpe.studio.controls import Typed, card, number_field, upload_button
 from ucpe.studio.jobs import ERRORS, Job, read_result, results
 from ucpe.studio.preflight import preflight
 from ucpe.studio.shot import Shot
@@ -32,12 +32,12 @@ class GeneratePanel:
     def __init__(self, page: Page):
         self.page = page
         self.checked: Shot | None = None
-        self.prompt = ui.textarea("Prompt").props("dense autogrow outlined").classes("w-full")
-        self.prompt.on("blur", lambda: self.take("prompt", self.prompt.value or ""))
+        prompt = ui.textarea("Prompt").props("dense autogrow outlined").classes("w-full")
+        self.prompt = Typed(prompt, lambda text: self.take("prompt", text or ""))
         self.describe = ui.button("Describe the scene", on_click=self.take_caption)
         self.describe.props("dense flat no-caps").classes("self-start")
-        self.negative = ui.input("Negative prompt").props("dense").classes("w-full")
-        self.negative.on("blur", lambda: self.take("negative", self.negative.value or ""))
+        negative = ui.input("Negative prompt").props("dense").classes("w-full")
+        self.negative = Typed(negative, lambda text: self.take("negative", text or ""))
         usual = page.studio.facts.defaults
         with ui.row().classes("items-end gap-2"):
             self.numbers = {
@@ -63,10 +63,10 @@ class GeneratePanel:
     def refresh(self) -> None:
         """Show the settings as they are, and what to expect."""
         shot = self.page.window.shot
-        self.prompt.set_value(shot.prompt)
-        self.negative.set_value(shot.negative)
+        self.prompt.show(shot.prompt)
+        self.negative.show(shot.negative)
         for name, entry in self.numbers.items():
-            entry.set_value(getattr(shot, name))
+            entry.show(getattr(shot, name))
         self.describe.set_visibility(self.page.window.caption() not in (None, shot.prompt))
         self.first.set_visibility(shot.image is not None)
         self.image.props(f'src="/studio/upload/{shot.image}" alt="The first frame"' if shot.image else "")

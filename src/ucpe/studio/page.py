@@ -184,7 +184,10 @@ class Page:
 
     def edit(self, change: Callable[[Any], Any], tag: str | None = None) -> bool:
         """Change the shot by a function of `edits`."""
-        return self.attempt(lambda: self.window.document.edit(change(self.window.shot), tag))
+        done = self.attempt(lambda: self.window.document.edit(change(self.window.shot), tag))
+        if not done:
+            self.refresh_rest(panels=True)
+        return done
 
     def settle(self) -> None:
         """End of a drag, or of what wheel and keys do, when nothing more comes."""
@@ -200,7 +203,7 @@ class Page:
         """Show everything as it is now: while something is dragged, the picture at once and the rest now and then."""
         self.show_picture()
         if self.window.document.history.tag is None:
-            self.refresh_rest()
+            self.refresh_rest(panels=True)
         else:
             self.refresh_rest_soon()
 
@@ -227,8 +230,8 @@ class Page:
         else:
             self.resting.ask(wait)
 
-    def refresh_rest(self) -> None:
-        """Show everything beside the picture; the panels only while nothing moves."""
+    def refresh_rest(self, panels: bool = False) -> None:
+        """Show everything beside the picture; the panels only while nothing moves, unless they are to be."""
         self.resting.cancel()
         self.rested = time.monotonic()
         window, history = self.window, self.window.document.history
@@ -240,7 +243,7 @@ class Page:
             self.redo_button.set_enabled(bool(history.undone))
             self.timeline.refresh()
             self.outside.refresh()
-            if history.tag is None and not self.timeline.playing:
+            if panels or (history.tag is None and not self.timeline.playing):
                 for panel in self.panels:
                     panel.refresh()
 

@@ -68,8 +68,8 @@ class PathPanel:
     def refresh(self) -> None:
         """Show the path as it is now."""
         shot, window = self.page.window.shot, self.page.window
-        self.frames.set_value(shot.frames)
-        self.fps.set_value(shot.fps)
+        self.frames.show(shot.frames)
+        self.fps.show(shot.fps)
         self.list_keys()
         self.fields.set_visibility(window.selected is not None)
         if window.selected is not None:
@@ -77,7 +77,7 @@ class PathPanel:
             x, y, z = key.position
             values = {"seconds": key.frame / shot.fps, "x": x, "y": y, "z": z, "pitch": key.pitch, "yaw": key.yaw}
             for name, value in {**values, "roll": key.roll}.items():
-                self.numbers[name].set_value(round(value, 5))
+                self.numbers[name].show(round(value, 5))
             self.easing.set_value(key.easing)
 
     def list_keys(self) -> None:

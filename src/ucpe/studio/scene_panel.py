@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from nicegui import run, ui
@@ -25,24 +26,24 @@ class ScenePanel:
     def __init__(self, page: Page):
         self.page = page
         with ui.row().classes("items-end"):
-            self.number = number_field("World number", 0, lambda _: self.set_world(), min=0, format="%d")
+            self.number = number_field("World number", 0, self.set_world, min=0, format="%d")
             self.kind = ui.select(KINDS, value="", label="Kind").props("dense").classes("w-28")
-            self.kind.on("update:model-value", lambda: self.set_world())
+            self.kind.on("update:model-value", lambda: self.set_world(self.number.shown))
             ui.button("Another", icon="casino", on_click=self.another).props("dense flat no-caps")
         self.caption = ui.label().classes("quiet")
         accepted = ",".join((*IMAGES, *VIDEO_SUFFIXES))
         upload_button("Open a panorama (2:1 photo or video)", self.on_file, MAX_FOOTAGE, accepted)
         with ui.row().classes("items-end"):
-            self.width = number_field("Picture width", 480, lambda _: self.set_size(), min=16, format="%d")
-            self.height = number_field("Picture height", 270, lambda _: self.set_size(), min=16, format="%d")
+            self.width = number_field("Picture width", 480, partial(self.set_side, "width"), min=16, format="%d")
+            self.height = number_field("Picture height", 270, partial(self.set_side, "height"), min=16, format="%d")
 
     def refresh(self) -> None:
         """Show the scene as it is now."""
         shot = self.page.window.shot
-        self.width.set_value(shot.width)
-        self.height.set_value(shot.height)
+        self.width.show(shot.width)
+        self.height.show(shot.height)
         found = WORLD_NAME.fullmatch(shot.scene)
-        self.number.set_value(int(found[1]) if found else None)
+        self.number.show(int(found[1]) if found else None)
         self.kind.set_value(found[2] or "" if found else "")
         try:
             scene = self.page.window.scenes()[0]
@@ -54,12 +55,12 @@ class ScenePanel:
         else:
             self.caption.set_text("your panorama: it shows how the camera turns, but not how it travels")
 
-    def set_world(self) -> None:
-        """Look at the world of that number; without one, the panorama stays."""
-        if self.number.value is None:
+    def set_world(self, number: float | None) -> None:
+        """Look at the world of a number; without one, the panorama stays."""
+        if number is None:
             return
         kind = f":{self.kind.value}" if self.kind.value else ""
-        name = f"world:{int(self.number.value)}{kind}"
+        name = f"world:{int(number)}{kind}"
         if name != self.page.window.shot.scene:
             self.set_scene(name)
 
@@ -77,14 +78,12 @@ class ScenePanel:
 
     def another(self) -> None:
         """The next world."""
-        self.number.set_value(int(self.number.value or 0) + 1)
-        self.set_world()
+        self.set_world((self.number.shown or 0) + 1)
 
-    def set_size(self) -> None:
-        """Another size of the picture."""
-        size = {"height": int(self.height.value or 0), "width": int(self.width.value or 0)}
-        if (size["height"], size["width"]) != (self.page.window.shot.height, self.page.window.shot.width):
-            self.page.set(**size)
+    def set_side(self, name: str, pixels: float | None) -> None:
+        """Another width or height of the picture."""
+        if pixels is not None:
+            self.page.set(**{name: int(pixels)})
 
     async def on_file(self, event: Any) -> None:
         """Take a panorama."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from nicegui import ui
 
 from ucpe.studio import drawing, edits
-from ucpe.studio.controls import card, icon_button
+from ucpe.studio.controls import Bar, card, icon_button
 from ucpe.studio.surface import Surface
 
 if TYPE_CHECKING:
@@ -28,8 +28,7 @@ class Timeline:
             with ui.row().classes("transport items-center w-full no-wrap"):
                 self.play_button = icon_button("play_arrow", "Play", self.toggle_play)
                 self.loop = ui.switch("Loop", value=True)
-                self.scrub = ui.slider(min=0, max=1, step=1).props('aria-label="Moment, in frames" label')
-                self.scrub.on("update:model-value", lambda event: page.go(event.args), throttle=0.03)
+                self.scrub = Bar("Moment, in frames", 0, 1, 1, page.go)
                 self.clock = ui.label().classes("clock quiet whitespace-nowrap")
             with ui.row().classes("items-center"):
                 ui.button("Keyframe here", icon="add_location", on_click=page.add_key).props("dense no-caps")
@@ -52,9 +51,8 @@ class Timeline:
         shot, frame = self.window.shot, self.window.frame
         if self.scrub._props["max"] != max(shot.last_frame, 1):
             self.scrub._props["max"] = max(shot.last_frame, 1)
-            self.scrub.update()
+        self.scrub.show(frame)
         self.timer.interval = 1 / shot.fps
-        self.scrub.set_value(frame)
         self.clock.set_text(f"{frame / shot.fps:.2f} s · frame {frame} of {shot.last_frame}")
         if self.curves is None or self.curves[0] is not shot.camera:
             self.curves = (shot.camera, drawing.Curves.of(shot))
