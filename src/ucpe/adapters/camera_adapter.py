@@ -49,9 +49,9 @@ class CameraAdapter(Adapter):
       adds branch(y) to the residual stream y after self-attention.
     - `orientation`: absolute pitch and roll, as a Lat-Up map added to the tokens of the branch. "sightline" adds rays
       in the upright frame of the first camera too, or without orientation in that camera's own frame.
-    - `mask_invalid`: tokens that no ray reaches are no keys of the branch's attention.
-    - `dark_token_world`: the world whose identity those tokens carry if they are not masked: "gravity" (aligned with
-      the vertical) or "first" (of the first camera). None is "gravity" with orientation and "first" without.
+    - `mask_invalid`: leave tokens that no ray reaches out of the keys of the branch's attention.
+    - `dark_token_world`: world frame in which those tokens, if not left out, have the identity transform: "gravity"
+      (aligned with the vertical) or "first" (the first camera's). None is "gravity" with orientation, else "first".
     """
 
     @register_to_config

@@ -49,7 +49,7 @@ from ucpe.video import read_video
 from ucpe.work import Item, OutOfTime, Record, RecordParts, WorkArguments, folder_lock
 
 PICTURES = 16
-"""Videos of which the last frame is kept for the picture."""
+"""Number of videos whose last frame is kept for the picture."""
 
 DONE = "trained.json"
 """File that a finished training leaves, with its last numbers."""
@@ -399,7 +399,7 @@ def _about_cameras(benchmark: Benchmark, folders: Folders) -> tuple[dict[str, fl
 
 
 def _truth(benchmark: Benchmark, folders: Folders) -> list[np.ndarray]:
-    """The last frames of the true videos of which pictures are kept."""
+    """The last frames of the true videos that the picture shows."""
     if _count(folders.test_clips) < benchmark.videos:
         return []
     clips = DeskClipFiles(folders.test_clips)

@@ -325,7 +325,7 @@ def _work(pipe: connection.Connection, content: bytes, cpus: float | None, paren
 
 @contextmanager
 def threads(cpus: float | None) -> Iterator[None]:
-    """Torch and OpenCV, if they are loaded, on so many threads, so that results do not depend on the machine."""
+    """Let torch and OpenCV, if they are loaded, use `cpus` threads, so that results do not depend on the machine."""
     if cpus is None:
         yield
         return

@@ -12,7 +12,7 @@ from pathlib import Path
 def run_program(
     command: list[str], folder: Path | None = None, seconds: float | None = None
 ) -> subprocess.CompletedProcess[str]:
-    """Run a program in a folder, for at most so many seconds; on Linux it is killed with this process.
+    """Run a program in a folder, for `seconds` at most; on Linux it is killed with this process.
 
     It does not hear the Ctrl-C of a terminal: an item that runs is finished.
     """

@@ -31,7 +31,7 @@ class ARKitScenes(ReadOnly):
     description = "ARKitScenes .traj: seconds, axis-angle and translation, 7 numbers a line"
 
     def recognises(self, path: Path) -> bool:
-        """Whether the first lines hold 7 numbers between spaces, of which the last four are no quaternion."""
+        """Whether the first lines hold 7 numbers between spaces, the last four of which are not a quaternion."""
         lines = first_rows(path, 2)
         rows = [parse_numbers(row) or [] for row in lines if "," not in row]
         return len(rows) == len(lines) > 0 and all(
