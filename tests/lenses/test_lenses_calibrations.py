@@ -148,6 +148,8 @@ def test_euroc_basalt_stella_gyroflow(tmp_path):
     path = write(tmp_path, basalt, "b.json")
     for index, (_, lens) in enumerate(models.values()):
         same(load_lens(f"{path}:cam{index}"), lens)
+    with pytest.raises(ValueError, match=r"value0\.resolution\[0\]: missing, .*--lens-size"):
+        load_lens(write(tmp_path, {"value0": {"intrinsics": entries}}, "b.json"), "cam0")
     entries[0]["camera_type"] = "jelly"
     with pytest.raises(ValueError, match=r"value0\.intrinsics\[0\]\.camera_type: expected one of"):
         load_lens(write(tmp_path, basalt, "b.json"), "cam0")
@@ -232,6 +234,30 @@ def test_calibrations_of_one_line(tmp_path):
     for line in ("0.9 0.9 0.5 0.5", "1305031102.17 1.3 1.6 1.7 0.66 0.62 -0.3 -0.29", "1 0 0 0 0 1 0 0 0 0 1 0"):
         with pytest.raises(ValueError, match="rows of numbers, such as a camera path"):
             load_lens(write(tmp_path, line, "one.txt"), size=(752, 480))
+
+
+@pytest.mark.parametrize("between", [" ", ", "])
+@pytest.mark.parametrize("side", [3, 4])
+def test_a_camera_matrix_alone(tmp_path, side, between):
+    matrix = np.eye(side)
+    matrix[:3, :3] = MATRIX
+    path = write(tmp_path, "\n".join(between.join(map(str, row)) for row in matrix) + "\n", "intrinsic_color.txt")
+    same(load_lens(path, size=(752, 480)), BrownConrady(**SCALE))
+    with pytest.raises(ValueError, match="give it with --lens-size"):
+        load_lens(path)
+    write(tmp_path, "\n".join(" ".join(map(str, row)) for row in np.eye(side)), "pose.txt")
+    with pytest.raises(ValueError, match="rows of numbers, such as a camera path"):
+        load_lens(tmp_path / "pose.txt", size=(752, 480))
+
+
+def test_the_two_cameras_of_a_file_are_also_cam0_and_cam1(tmp_path):
+    second = [[500, 0, 1], [0, 500, 2], [0, 0, 1]]
+    for names in (("M1", "M2"), ("K_left", "K_right")):
+        path = write(tmp_path, {**SIZE, names[1]: second, names[0]: MATRIX})
+        same(load_lens(f"{path}:cam0"), load_lens(path, names[0]))
+        assert float(load_lens(f"{path}:cam1").parameters["fx"]) == 500
+        with pytest.raises(ValueError, match=f"no camera 'cam2'; there are {names[1]}, {names[0]}"):
+            load_lens(f"{path}:cam2")
 
 
 def test_what_a_file_does_not_say_is_said_and_what_it_says_is_not_ignored(tmp_path):
@@ -479,6 +505,7 @@ def test_stereolabs_conf(tmp_path):
         ("cameras: 3\nfps: 30\n", "its keys are cameras, fps"),
         ("[image]\nwidth\n640\n[width]\nwidth\n1\n", "not a calibration of a known format"),
         ("1.0 2.0 3.0\n4.0 5.0 6.0\n", "rows of numbers, such as a camera path"),
+        ("A title: of words\nNo: more: words\n", "line 2: not YAML .*; expected a camera's calibration"),
         ("<document><chunk/></document>", "expected a <sensor> with a <calibration>"),
         (json.dumps(VOCABULARY), "a list of 1007 words with a number each, such as a tokenizer's vocabulary"),
         (json.dumps({"vocab": VOCABULARY}), "not a calibration of a known format: its keys are vocab"),

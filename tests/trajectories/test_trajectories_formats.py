@@ -372,6 +372,10 @@ BROKEN = {
         '{"format": "ucpe-trajectory", "version": "2", "fps": 3, "c2w": [], "lens": {}}',
         "expected version as a whole number, found '2'",
     ),
+    "a calibration": (
+        '{"camera_matrix": [[300, 0, 160], [0, 300, 120], [0, 0, 1]], "image_width": 320, "image_height": 240}',
+        r"this looks like the calibration of a camera \(--lens\), not a path",
+    ),
     "colmap, no points": (
         "# c\n1 1 0 0 0 0 0 0 1 a.png\n2 1 0 0 0 0 0 0 1 b.png\n",
         "line 3: expected the points of the image above .* or an empty line .* found '2 1 0 0 0 0 0 0 1 b.png'",

@@ -188,7 +188,7 @@ class CameraOptions(PathOptions, LensOptions):
 def lens_label(source: str) -> str:
     """A lens as part of a file name: fisheye, camchain-cam0."""
     file, _, camera = source.partition(":")
-    return f"{Path(file).stem}-{camera}" if camera else Path(file).stem
+    return f"{Path(file).stem}-{camera.replace('/', '-')}" if camera else Path(file).stem
 
 
 def parse_size(text: str | None) -> tuple[int, int] | None:

@@ -90,6 +90,15 @@ def _read(path: Path, camera: str | None, size: tuple[int, int] | None) -> Lens:
     raise ValueError(f"{path}: not a calibration of a known format: {described(data)}. Known are {known}")
 
 
+def is_calibration(path: Path) -> bool:
+    """Whether the content of a file looks like a calibration of a known format."""
+    try:
+        data = read_mapping(path)
+    except (ValueError, OSError):
+        return False
+    return any(format.recognises(data) for format in MAPPINGS)
+
+
 def load_extrinsics(path: str | Path) -> Tensor | None:
     """Camera-to-body pose (4, 4) float64 of a calibration that says how its camera is mounted, otherwise None.
 

@@ -52,10 +52,9 @@ class Basalt(ReadOnly):
             raise entry.error("camera_type", f"expected one of {', '.join(MODELS)}; got {kind}")
         constructor, names = MODELS[kind]
         values = entry.section("intrinsics")
-        sizes = inner.data.get("resolution")
-        own = {"resolution": sizes[index]} if isinstance(sizes, list) and len(sizes) > index else {}
-        size = Section(own, content.file, f"{inner.prefix}[{index}].", content.size)
-        width, height = size.image_size("resolution")
+        sizes, key = inner.data.get("resolution"), f"resolution[{index}]"
+        own = {key: sizes[index]} if isinstance(sizes, list) and len(sizes) > index else {}
+        width, height = Section(own, content.file, inner.prefix, content.size).image_size(key)
         parameters = {name: values.number(name) for name in names.split()}
         return constructor(**values.shifted("fx fy cx cy"), **parameters, width=width, height=height)
 

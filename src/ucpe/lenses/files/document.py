@@ -164,26 +164,28 @@ def batch_entry(lens: Lens, camera: str | None, file: str) -> Lens:
 
 def read_mapping(path: Path) -> dict[str, Any]:
     """The mapping in a JSON, YAML, XML or ROS .ini file; of several YAML documents, as ROS prints them, the first."""
-    text = read_text(path)
-    start = text.lstrip()[:1]
-    if start == "<":
-        data = parse_xml(text, path)
-    elif SECTION.match(next((line for line in text.splitlines() if line.strip() and line[0] not in "#;"), "")):
-        data = parse_ini(text)
-    elif start in ("{", "[") and path.suffix.lower() not in (".yaml", ".yml"):
-        data = parse_json(text, path)
-    else:
-        data = (
-            parse_line(text)
-            or parse_dso(text)
-            or parse_ocam(text)
-            or parse_yaml(_first_document(text), path, tags=OPENCV_TAGS)
-        )
+    try:
+        data = _read_data(path)
+    except ValueError as error:
+        raise ValueError(f"{error}; expected a camera's calibration") from None
     if isinstance(data, list) and data and isinstance(data[0], dict) and "shots" in data[0]:
         data = data[0]  # OpenSfM's reconstructions
     if not isinstance(data, dict):
         raise ValueError(f"{path}: {described(data)}; expected a camera's calibration: a mapping of names to values")
     return {str(key): value for key, value in data.items()}
+
+
+def _read_data(path: Path) -> Any:
+    text = read_text(path)
+    start = text.lstrip()[:1]
+    if start == "<":
+        return parse_xml(text, path)
+    if SECTION.match(next((line for line in text.splitlines() if line.strip() and line[0] not in "#;"), "")):
+        return parse_ini(text)
+    if start in ("{", "[") and path.suffix.lower() not in (".yaml", ".yml"):
+        return parse_json(text, path)
+    found = next(filter(None, (parse(text) for parse in (parse_line, parse_matrix, parse_dso, parse_ocam))), None)
+    return found or parse_yaml(_first_document(text), path, tags=OPENCV_TAGS)
 
 
 def parse_line(text: str) -> dict[str, Any] | None:
@@ -197,6 +199,15 @@ def parse_line(text: str) -> dict[str, Any] | None:
     if abs(math.hypot(*numbers[4:8]) - 1) < 1e-2:
         return None
     return dict(zip(("fx", "fy", "cx", "cy", "k1", "k2", "p1", "p2", "k3"), numbers))
+
+
+def parse_matrix(text: str) -> dict[str, Any] | None:
+    """A camera matrix in three rows of 3 numbers, or four of 4 as ScanNet has it; a rotation has no number above 1."""
+    rows = [flat_numbers(re.sub("[,;]", " ", line)) or [] for line in text.strip().splitlines()[:5]]
+    square = len(rows) in (3, 4) and all(len(row) == len(rows) for row in rows)
+    if not square or rows[2][:3] != [0, 0, 1] or min(rows[0][0], rows[1][1], rows[0][2], rows[1][2]) <= 1:
+        return None
+    return {"K": rows}
 
 
 def parse_dso(text: str) -> dict[str, Any] | None:

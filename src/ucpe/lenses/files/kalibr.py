@@ -90,9 +90,11 @@ class Kalibr:
 
 
 def choose(cameras: list[str], camera: str | None, file: str) -> str:
-    """The camera asked for, or the only one there is."""
+    """The camera asked for, or the only one there is; cam0 and cam1 are any file's two cameras, in order of name."""
     if camera is not None and str(camera) in cameras:
         return str(camera)
+    if len(cameras) == 2 and camera in ("cam0", "cam1"):
+        return sorted(cameras, key=lambda name: (len(name), name))[int(camera[3])]
     listed = ", ".join(cameras) or "none"
     if camera is not None:
         raise ValueError(f"{file}: no camera {camera!r}; there are {listed}")

@@ -12,7 +12,7 @@ from typing import Any
 from torch import Tensor
 
 from ucpe.lenses import Lens
-from ucpe.lenses.files import load_extrinsics, split_camera
+from ucpe.lenses.files import is_calibration, load_extrinsics, split_camera
 from ucpe.trajectories.formats.arkitscenes import ARKitScenes
 from ucpe.trajectories.formats.arrays import PanShotArray, ViPE
 from ucpe.trajectories.formats.base import ImageSize, TrajectoryFormat, first_rows, names_columns, parse_numbers
@@ -191,6 +191,8 @@ def _found(path: Path) -> str:
     header = names_columns(path)
     if re.search(r"\bw_\w+.*\ba_\w+", header):
         return "this looks like an inertial sensor's (IMU's) measurements, not poses"
+    if is_calibration(path):
+        return "this looks like the calibration of a camera (--lens), not a path"
     rows = first_rows(path, 2)
     numbers = [parse_numbers(row) for row in rows]
     counts = [str(len(row)) for row in numbers if row is not None]
