@@ -16,7 +16,7 @@ import ucpe.cli
 from ucpe import desk
 from ucpe.cli.generate import Generate
 from ucpe.generation.requests import Request
-from ucpe.lenses import Pinhole
+from ucpe.lenses import Pinhole, fit_image
 from ucpe.studio import jobs
 from ucpe.studio.commands import python_lines, shell_lines
 from ucpe.studio.edits import insert_move, set_lens
@@ -26,6 +26,7 @@ from ucpe.studio.preflight import preflight
 from ucpe.studio.shot import Shot
 from ucpe.studio.store import Store
 from ucpe.studio.uploads import receive, unpack
+from ucpe.trajectories import Trajectory
 from ucpe.trajectories.formats import FORMATS
 from ucpe.video import read_frames
 
@@ -129,6 +130,23 @@ def test_every_path_format_that_is_offered_is_saved_and_opened_again(tmp_path, f
     wanted, found = (torch.linalg.inv(camera.c2w[0]) @ camera.c2w for camera in (shot.camera, opened))
     assert (found - wanted).abs().max() < 1e-9
     assert float(opened.lens_at(0).xfov(270, 480)) == pytest.approx(80) and opened.fps == shot.fps
+
+
+def test_a_calibration_is_cut_to_the_shape_of_the_pictures_aloud(tmp_path):
+    needed = "needs the page's library: pip install 'ucpe[studio]'"
+    lens_panel = pytest.importorskip("ucpe.studio.lens_panel", reason=needed)
+    files_panel = pytest.importorskip("ucpe.studio.files_panel", reason=needed)
+    lens, shot = Pinhole(fx=400.0, width=640, height=480), Shot()
+    lens.save(tmp_path / "lens.yaml")
+    Trajectory.static(lens, roll=88, frames=3).save(tmp_path / "path.txt", "tum")
+    Trajectory.static(lens, frames=3).save(tmp_path / "path.json")
+    with pytest.warns(UserWarning, match="120 of its 480 rows, half at the top and half below, are cut"):
+        read = lens_panel.read_lens(tmp_path / "lens.yaml", None, shot)
+    assert read.settings == {"width": 640, "height": 360} and read == fit_image(lens, shot.height, shot.width)[0]
+    with pytest.warns(UserWarning, match="120 of its 480 rows"):
+        assert files_panel.load_path(tmp_path / "path.json", None, shot).lens == read
+    with pytest.warns(UserWarning, match="its first camera is taken to be level"):
+        assert abs(float(files_panel.load_path(tmp_path / "path.txt", None, shot).angles.roll[0])) < 1e-6
 
 
 @pytest.fixture

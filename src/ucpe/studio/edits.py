@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
+import warnings
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
 
-from ucpe.lenses import Lens
+from ucpe.lenses import Lens, fit_image
 from ucpe.studio.shot import Key, Shot
 from ucpe.trajectories import Trajectory, find_keyframes
 from ucpe.trajectories.moves import zoom_lens
@@ -55,6 +56,14 @@ def delete_key(shot: Shot, index: int) -> Shot:
     if len(shot.keys) == 1:
         raise ValueError("a path needs at least one keyframe")
     return _with_keys(shot, [key for place, key in enumerate(shot.keys) if place != index])
+
+
+def fitted(lens: Lens, shot: Shot) -> Lens:
+    """A lens for pictures of the shot's shape; a warning says what is cut off the image that it was calibrated for."""
+    lens, note = fit_image(lens, shot.height, shot.width)
+    if note:
+        warnings.warn(note)
+    return lens
 
 
 def set_lens(shot: Shot, lens: Lens, index: int | None = None) -> Shot:

@@ -114,13 +114,14 @@ def written(formats: Mapping[str, Any]) -> dict[str, str]:
 def load_path(path: Path, camera: str | None, shot: Shot) -> Trajectory:
     """The trajectory of an uploaded file, or of one camera in it, or of the folder in an uploaded archive.
 
-    Where it says nothing about lens or frame rate, those of the shot stay.
+    Where it says nothing about lens or frame rate, those of the shot stay; a lens is cut to the shape of its pictures.
     """
     with tempfile.TemporaryDirectory() as folder:
         found = unpack(path, Path(folder)) if path.suffix == ".zip" else path
         name = str(found) if camera is None else f"{found}:{camera}"
         advice = "ucpe trajectory convert FILE path.json --up +z turns it otherwise"
-        return load_upright(name, advice, usual_lens=shot.lens_at(0), usual_fps=shot.fps)
+        camera_path = load_upright(name, advice, usual_lens=shot.lens_at(0), usual_fps=shot.fps)
+    return camera_path.with_lens(edits.fitted(camera_path.lens, shot))
 
 
 def path_download(shot: Shot, format: str) -> tuple[bytes, str]:

@@ -12,6 +12,7 @@ from ucpe.lenses import UCM, Lens, PlanarLens, lens_by_name, lens_from_dict, loa
 from ucpe.lenses.models import LENS_NAMES
 from ucpe.studio import edits
 from ucpe.studio.controls import CameraUpload, Slider
+from ucpe.studio.shot import Shot
 
 if TYPE_CHECKING:
     from ucpe.studio.page import Page
@@ -46,7 +47,7 @@ class LensPanel:
         self.sliders_place = ui.column().classes("w-full gap-1")
         self.wrong = ui.label().classes("wrong").props('role="alert"')
         self.numbers = ui.element("div").classes("numbers")
-        CameraUpload(page, "Open a calibration", read_lens, lambda lens: self.put(lambda: lens))
+        CameraUpload(page, "Open a calibration", self.read, lambda lens: self.put(lambda: lens))
 
     @property
     def index(self) -> int | None:
@@ -61,6 +62,10 @@ class LensPanel:
         """Put another lens on."""
         self.page.window.free = None
         self.page.edit(lambda shot: edits.set_lens(shot, make(), self.index))
+
+    def read(self, path: Path, camera: str | None) -> Lens:
+        """The lens of an uploaded file, for pictures of the shot's shape."""
+        return read_lens(path, camera, self.page.window.shot)
 
     def move(self, name: str, value: float) -> None:
         """Change one parameter; what is impossible is said below the sliders."""
@@ -114,10 +119,10 @@ class LensPanel:
                     ui.label(value)
 
 
-def read_lens(path: Path, camera: str | None) -> Lens:
-    """The lens of a calibration; of a batch of them the first."""
+def read_lens(path: Path, camera: str | None, shot: Shot) -> Lens:
+    """The lens of a calibration, cut to the shape of a shot's pictures; of a batch of lenses the first."""
     lens = load_lens(path, camera)
-    return lens[(0,) * len(lens.batch_shape)] if lens.batch_shape else lens
+    return edits.fitted(lens[(0,) * len(lens.batch_shape)] if lens.batch_shape else lens, shot)
 
 
 def lens_model(name: str) -> str:
