@@ -1,6 +1,7 @@
 """The camera pipeline on diffusers' real Wan classes at tiny size."""
 
 import json
+import warnings
 from dataclasses import replace
 
 import numpy as np
@@ -17,7 +18,7 @@ from ucpe.generation.defaults import Defaults
 from ucpe.generation.pipeline import CameraPipeline
 from ucpe.generation.preview import preview_sheet
 from ucpe.generation.requests import Request, make_video, make_video_without_camera, read_again, read_list
-from ucpe.lenses import UCM, Pinhole
+from ucpe.lenses import UCM, Pinhole, fit_image
 from ucpe.pages.drawings import HORIZON, UP
 from ucpe.trajectories import Trajectory
 from ucpe.video import read_frames
@@ -258,6 +259,17 @@ def test_a_file_that_is_no_record_is_refused(tmp_path):
     path.write_text("[1, 2]")
     with pytest.raises(ValueError, match="not the record of a generated video"):
         read_again(path)
+
+
+def test_a_calibration_of_another_shape_is_not_squeezed_without_a_word(pipeline):
+    lens = Pinhole(fx=400, width=640, height=480)
+    height, width = pipeline.defaults.height, pipeline.defaults.width
+    camera = Trajectory.static(lens, frames=5, fps=8)
+    with pytest.warns(UserWarning, match=f"640 x 480 for images of {width} x {height}: it is squeezed .*fit_image"):
+        pipeline(PROMPT, camera, num_inference_steps=1)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("error", "a calibration of")
+        pipeline(PROMPT, camera.with_lens(fit_image(lens, height, width)[0]), num_inference_steps=1)
 
 
 def test_a_list_of_requests_is_read(camera, tmp_path):

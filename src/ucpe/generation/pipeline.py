@@ -18,6 +18,7 @@ from ucpe.generation.defaults import Defaults
 from ucpe.generation.families import family_of
 from ucpe.generation.loading import ADAPTER_FOLDER, AdapterSource, load_model
 from ucpe.generation.vocabulary import UnknownWords, Vocabulary
+from ucpe.lenses import fit_image
 from ucpe.trajectories import Trajectory
 
 
@@ -165,6 +166,9 @@ class CameraPipeline:
         height, width = height or self.defaults.height, width or self.defaults.width
         steps = num_inference_steps or self.defaults.steps
         self._warn_of_words(prompts)
+        for note in dict.fromkeys(fit_image(camera.lens, height, width, "squeeze")[1] for camera in cameras):
+            if note:
+                warnings.warn(f"{note}; ucpe.lenses.fit_image crops or extends it instead", stacklevel=2)
 
         def after_step(pipe: Any, index: int, timestep: Any, tensors: dict[str, Any]) -> dict[str, Any]:
             changed = callback_on_step_end(pipe, index, timestep, tensors) if callback_on_step_end else {}

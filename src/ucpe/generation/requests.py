@@ -148,6 +148,7 @@ def _generated(
     image = None if request.image is None else open_image(request.image)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UnknownWords)
+        warnings.filterwarnings("ignore", "a calibration of")  # said when the request was made
         return pipe(
             request.prompt,
             request.camera,
