@@ -1,6 +1,7 @@
 """`ucpe studio`: what it serves, and what it refuses before it does."""
 
 import importlib.util
+import socket
 
 import pytest
 
@@ -12,8 +13,13 @@ def test_options_reach_the_server(tmp_path, monkeypatch):
     served = []
     monkeypatch.setattr(server, "Studio", lambda folder, model, adapter: (folder, model, adapter))
     monkeypatch.setattr(server, "serve", lambda *arguments: served.append(arguments))
-    main([str(tmp_path), "--model", "m", "--port", "9000", "--no-browser"])
-    assert served == [((tmp_path, "m", None), "127.0.0.1", 9000, False)]
+    monkeypatch.chdir(tmp_path)
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(ValueError, match=f"cannot listen on 127.0.0.1, port {port}: Address already in use"):
+            main(["shots", "--port", str(port), "--no-browser"])
+    main(["shots", "--model", "m", "--port", str(port), "--no-browser"])
+    assert served == [((tmp_path / "shots", "m", None), "127.0.0.1", port, False)]
 
 
 def test_what_is_missing_or_impossible(monkeypatch):

@@ -23,7 +23,7 @@ CHROMIUM = Path("/usr/bin/chromium")
 QUIET = [
     "--no-sandbox", "--disable-background-networking", "--disable-component-update", "--disable-sync", "--no-first-run",
 ]  # fmt: skip
-PATIENCE = 240
+PATIENCE = 900
 """Seconds after which something that does not happen is a failure."""
 
 
@@ -38,8 +38,11 @@ def wait_until(check, what: str = "it"):
     raise AssertionError(f"{what} did not happen within {PATIENCE} s")
 
 
-SHOWN = "(({dataset}) => [dataset.pictures, dataset.shown || ''])(document.querySelector('.finder'))"
-"""How many pictures were shown through the lens, and where the last came from."""
+EXACT = """(() => {
+    const {pictures, shown} = document.querySelector('.finder').dataset;
+    return shown?.endsWith('exact=1') ? pictures : null;
+})()"""
+"""The number of the picture that is shown through the lens, if it is an exact one."""
 
 
 class RunningStudio:
@@ -62,7 +65,11 @@ class RunningStudio:
         command = [sys.executable, "-m", "ucpe", "studio", str(self.folder), "--no-browser", "--port", str(self.port)]
         self.log = open(self.folder.with_suffix(".log"), "ab")  # noqa: SIM115
         self.process = subprocess.Popen([*command, *self.options], env=environment, stdout=self.log, stderr=self.log)
-        wait_until(self.answers, "an answer of the studio")
+        try:
+            wait_until(self.answers, "an answer of the studio")
+        except BaseException:
+            self.kill()
+            raise
 
     def answers(self) -> bool:
         assert self.process.poll() is None, self.folder.with_suffix(".log").read_text()
@@ -123,8 +130,8 @@ class StudioPage:
 
         def shown() -> bool:
             nonlocal looked_at
-            number, source = self.tab.evaluate(SHOWN)
-            if number == looked_at or not source.endswith("exact=1"):
+            number = self.tab.evaluate(EXACT)
+            if number in (None, looked_at):
                 return False
             looked_at, found = number, self.canvas()
             return found.shape == wanted.shape and bool((found == wanted).all())

@@ -357,10 +357,14 @@ def test_a_reload_and_a_killed_server_bring_the_shot_back_and_windows_do_not_dis
     assert other.id != page.id and other.shot()["keys"][0]["yaw"] == 0
     assert (other.canvas() == seen(other.shot())).all()
     page.tab.reload()
+    page.wait_for_still()
     page.wait_for_picture(seen(shot))
+    page.tab.evaluate("window.before = true")
     studio.kill()
     page.tab.get_by_text("Connection lost").wait_for()
     studio.start()
+    page.tab.wait_for_function("!window.before")
+    page.wait_for_still()
     page.tab.get_by_text("Connection lost").wait_for(state="hidden")
     page.wait_for_picture(seen(shot))
     assert page.shot() == shot

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import socket
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -39,9 +40,14 @@ def main(arguments: Sequence[str]) -> None:
         raise ValueError("the page needs NiceGUI, which is not installed: pip install 'ucpe[studio]'")
     if not 0 < options.port < 2**16:
         raise ValueError(f"--port must be between 1 and {2**16 - 1}, got {options.port}")
+    host, port = options.host, options.port
+    try:
+        socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET).close()
+    except OSError as error:
+        reason = str(error.strerror or error).partition(" (")[0]
+        raise ValueError(f"cannot listen on {host}, port {port}: {reason}") from None
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # waiting threads would take the browser's processors
     from ucpe.studio import server
 
-    server.serve(
-        server.Studio(options.folder, options.model, options.adapter), options.host, options.port, options.browser
-    )
+    studio = server.Studio(options.folder.absolute(), options.model, options.adapter)
+    server.serve(studio, host, port, options.browser)

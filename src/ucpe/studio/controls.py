@@ -165,6 +165,8 @@ def upload_button(label: str, on_file: Callable[[Any], Any], max_bytes: int, acc
     """A button that opens a file, of certain endings or of any; the server checks the size again."""
     upload = ui.upload(label=label, auto_upload=True, on_upload=on_file, max_file_size=max_bytes)
     upload.props(f'flat bordered accept="{accept}" aria-label="{label}"').classes("w-full")
+    # The browser forgets the file as soon as it is here: told to by the server, it could drop the one after it.
+    upload.on("finish", js_handler=f"() => getElement({upload.id}).$refs.qRef.reset()")
     upload.on_rejected(
         lambda: ui.notify(
             f"{label}: at most {max_bytes >> 20} MB{accept and f', and one of {accept}'}", type="negative"
@@ -188,7 +190,6 @@ class CameraUpload:
 
     async def on_file(self, event: Any) -> None:
         """Take a file."""
-        event.sender.reset()
         self.camera.set_visibility(False)
         try:
             self.file = await self.page.receive(event.file, self.max_bytes)

@@ -104,7 +104,6 @@ class GeneratePanel:
 
     async def on_image(self, event: Any) -> None:
         """Take a first frame."""
-        event.sender.reset()
         try:
             kept = await self.page.receive(event.file, MAX_DOCUMENT)
             await run.io_bound(_check_image, kept)

@@ -26,3 +26,6 @@ document.addEventListener("DOMContentLoaded", () => {
   new MutationObserver(passOnNames).observe(document.body, watched);
   passOnNames();
 });
+
+// A file dropped beside its button would otherwise replace the page.
+for (const type of ["dragover", "drop"]) document.addEventListener(type, (event) => event.preventDefault());

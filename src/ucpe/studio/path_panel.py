@@ -32,7 +32,9 @@ class PathPanel:
             self.frames = number_field("Frames", 1, lambda value: self.set_length(frames=value), min=1, format="%d")
             self.fps = number_field("Frames a second", 8, lambda value: self.set_length(fps=value), min=0.1)
         ui.label("Keyframes").props('role="heading" aria-level="3"').classes("font-semibold")
-        self.list = ui.row().classes("gap-1")
+        with ui.row().classes("items-center"):
+            self.list = ui.row().classes("gap-1")
+            self.more = ui.label().classes("quiet")
         with ui.row().classes("items-end gap-2") as self.fields:
             self.numbers = {
                 name: number_field(name, 0, partial(self.change, name), format="%.4g")
@@ -81,21 +83,21 @@ class PathPanel:
             self.easing.set_value(key.easing)
 
     def list_keys(self) -> None:
-        """A button for each keyframe; they stay the same while their times do, so the one pressed keeps the focus."""
+        """A button for each keyframe; they stay the same, so that the one pressed keeps the focus."""
         shot, selected = self.page.window.shot, self.page.window.selected
         times = [round(key.frame) / shot.fps for key in shot.keys]
         if times != self.times:
-            self.times, self.marked = times, None
-            self.list.clear()
+            self.times = times
+            while len(self.marks) > len(times):
+                self.marks.pop().delete()
             with self.list:
-                self.marks = [
-                    ui.button(f"{seconds:.2f}", on_click=partial(self.page.choose, index)).props(
-                        f'dense no-caps size=sm outline aria-label="Keyframe {index + 1} at {seconds:.2f} seconds"'
-                    )
-                    for index, seconds in enumerate(times[:MAX_LISTED])
-                ]
-                if len(times) > MAX_LISTED:
-                    ui.label(f"and {len(times) - MAX_LISTED} more").classes("quiet")
+                for index in range(len(self.marks), min(len(times), MAX_LISTED)):
+                    mark = ui.button(on_click=partial(self.page.choose, index))
+                    self.marks.append(mark.props("dense no-caps size=sm outline"))
+            for index, (mark, seconds) in enumerate(zip(self.marks, times)):
+                mark.set_text(f"{seconds:.2f}")
+                mark.props(f'aria-label="Keyframe {index + 1} at {seconds:.2f} seconds"')
+            self.more.set_text(f"and {len(times) - MAX_LISTED} more" if len(times) > MAX_LISTED else "")
         if selected != self.marked:
             for index, mark in enumerate(self.marks):
                 if index == self.marked:

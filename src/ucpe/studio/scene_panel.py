@@ -87,7 +87,6 @@ class ScenePanel:
 
     async def on_file(self, event: Any) -> None:
         """Take a panorama."""
-        event.sender.reset()
         waiting = ui.notification("Opening the panorama", spinner=True, timeout=None)
         try:
             kept = await self.page.receive(event.file, MAX_FOOTAGE)

@@ -51,8 +51,8 @@ export default {
         const answer = await loaded;
         await shown; // the one before was decoded and painted while this one was made
         shown = this.show(source, answer);
+        if (this.wanted === null) await shown; // meanwhile another may be wanted
       }
-      await shown;
       this.loading = false;
       if (this.released) this.release();
       if (this.lines.length) this.sharpen(source);
