@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import struct
 import threading
+from fractions import Fraction
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from types import SimpleNamespace
@@ -416,6 +417,28 @@ def test_damaged_files_are_refused(scenes, tmp_path):
         with pytest.raises(VideoError):
             write_proxy(clip.source, clip.proxy, 96)
         assert not clip.proxy.exists() and not list(tmp_path.glob(".*partial"))
+
+
+def test_even_gaps_are_a_constant_rate_whatever_the_header_says_and_uneven_ones_are_not(tmp_path):
+    import av
+
+    def film(milliseconds: list[int]) -> Path:
+        path = tmp_path / "film.mkv"
+        with av.open(str(path), "w") as file:
+            stream = file.add_stream("libx264", rate=30)
+            stream.width, stream.height, stream.pix_fmt = 64, 32, "yuv420p"
+            stream.codec_context.time_base = Fraction(1, 1000)
+            for number, time in enumerate(milliseconds):
+                frame = av.VideoFrame.from_ndarray(np.full((32, 64, 3), 9 * number, np.uint8), format="rgb24")
+                frame.pts, frame.time_base = time, Fraction(1, 1000)
+                file.mux(stream.encode(frame))
+            file.mux(stream.encode(None))
+        return path
+
+    frames, fps = write_proxy(film([40 * n for n in range(20)]), tmp_path / "proxy.mp4", 32)
+    assert frames == 20 and fps == pytest.approx(25, rel=1e-3)
+    with pytest.raises(VideoError, match="the frame rate is not constant"):
+        write_proxy(film([40 * n + 200 * (n > 9) for n in range(20)]), tmp_path / "proxy.mp4", 32)
 
 
 def test_a_missing_package_is_one_clear_error():

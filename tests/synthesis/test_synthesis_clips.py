@@ -394,6 +394,8 @@ def test_a_source_says_its_up(tmp_path, footage):
         source.check()
     erp = source.plan(0, 12, 16.0, np.random.default_rng(0)).erp
     torch.testing.assert_close(erp[:, :3], poses)
+    with pytest.warns(UserWarning, match="does not say which way is up: its first panorama is taken to be level"):
+        PanoramaSource(footage / "walk.mp4", path, near_depth=1.0).check()
 
 
 def test_transferred_rotations_are_used(tmp_path, footage):
