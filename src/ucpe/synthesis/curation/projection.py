@@ -48,7 +48,7 @@ class ProjectionCheck(Step):
         Measure("stereo", "max_stereo", "correlation of the two halves"),
         Measure("cube", "max_cube", "correlation along the hidden edges of a cubemap"),
         Measure("seam", "max_seam", "difference across the seam, near 0 in a panorama"),
-        Measure("poles", "max_poles", "variation of the first and last row, near 0 in a panorama"),
+        Measure("poles", "max_poles", "variation along the poles, near 0 in a panorama"),
     )
     causes: ClassVar[tuple[Cause, ...]] = (
         Cause("black borders", "border", "max_border"),
