@@ -124,8 +124,12 @@ class CameraEncoding(nn.Module):
 class AdditiveEncoding(CameraEncoding):
     """Features of every token through one zero-initialised linear layer per block, added to its input."""
 
-    def __init__(self, shape: ModelShape, channels: int):
+    channels: int
+    """Number of features of a token."""
+
+    def __init__(self, shape: ModelShape, channels: int | None = None):
         super().__init__(shape)
+        channels = self.channels if channels is None else channels
         self.projections = nn.ModuleList(nn.Linear(channels, shape.width) for _ in range(shape.layers))
         for parameter in self.projections.parameters():
             nn.init.zeros_(parameter)
@@ -149,9 +153,7 @@ class RawParameters(AdditiveEncoding):
     """Pose, field of view and xi of each view, as numbers; the nearest UCM of a lens that is none."""
 
     anchor: Anchor = "camera"
-
-    def __init__(self, shape: ModelShape):
-        super().__init__(shape, channels=14)
+    channels = 14
 
     def features(self, lens: Lens, c2w: Tensor) -> Tensor:
         """Camera parameters (B, views, 14)."""
@@ -163,8 +165,7 @@ class RawParameters(AdditiveEncoding):
 class PluckerTokens(AdditiveEncoding):
     """Plücker coordinates of the ray through the centre of each token."""
 
-    def __init__(self, shape: ModelShape):
-        super().__init__(shape, channels=6)
+    channels = 6
 
     def features(self, lens: Lens, c2w: Tensor) -> Tensor:
         """Plücker coordinates (B, tokens, 6)."""
@@ -195,16 +196,23 @@ class RelativeEncoding(CameraEncoding):
     transforms_value = True
     parts: tuple[str, ...] = ("blocks", "inverse")
     """What of an operator depends on the cameras."""
+    adds: type[CameraEncoding] = CameraEncoding
+    """What is added to tokens beside; here nothing."""
 
     def __init__(self, shape: ModelShape):
         super().__init__(shape)
         still = torch.eye(4).repeat(shape.views, 1, 1)
         self.identity = self._camera_operator(self.encoding, Pinhole(xfov=90), still, self.frame)
+        self.beside = self.adds(shape)
 
     def describe(self, lens: Lens, c2w: Tensor) -> dict[str, Tensor]:
-        """The parts of these cameras' operator, clips first."""
+        """The parts of these cameras' operator, clips first, and what is added to tokens."""
         built = self._camera_operator(self.encoding, lens, c2w, self.frame)
-        return {name: getattr(built, name) for name in self.parts}
+        return {name: getattr(built, name) for name in self.parts} | self.beside.describe(lens, c2w)
+
+    def add(self, layer: int, tokens: Tensor, description: dict[str, Tensor]) -> Tensor:
+        """Tokens plus what is added to them."""
+        return self.beside.add(layer, tokens, description)
 
     def operator(self, description: dict[str, Tensor]) -> Operator:
         """Operator with these parts."""
@@ -255,32 +263,21 @@ class UCPETransport(UCPE):
     frame: Frame = "transport"
 
 
-class UCPELatUp(UCPE):
-    """UCPE, and the Lat-Up map through a zero-initialised linear layer per block."""
-
-    def __init__(self, shape: ModelShape):
-        super().__init__(shape)
-        self.lat_up = LatUp(shape)
-
-    def describe(self, lens: Lens, c2w: Tensor) -> dict[str, Tensor]:
-        """Blocks, inverses and Lat-Up features."""
-        return {**super().describe(lens, c2w), **self.lat_up.describe(lens, c2w)}
-
-    def add(self, layer: int, tokens: Tensor, description: dict[str, Tensor]) -> Tensor:
-        """Tokens plus their projected Lat-Up features."""
-        return self.lat_up.add(layer, tokens, description)
-
-
 class LatUp(AdditiveEncoding):
     """The direction of up and the latitude at every token."""
 
-    def __init__(self, shape: ModelShape):
-        super().__init__(shape, channels=3)
+    channels = 3
 
     def features(self, lens: Lens, c2w: Tensor) -> Tensor:
         """Lat-Up map (B, tokens, 3)."""
         up = lat_up_map(lens, c2w, self.shape.rows, self.shape.columns, dtype=torch.get_default_dtype())
         return up.flatten(1, 3)
+
+
+class UCPELatUp(UCPE):
+    """UCPE, and the Lat-Up map through a zero-initialised linear layer per block."""
+
+    adds = LatUp
 
 
 class URoPE(RelativeEncoding):
@@ -290,34 +287,22 @@ class URoPE(RelativeEncoding):
     parts = ("blocks", "inverse", "seen_cosine", "seen_sine")
 
 
-class Sightline(URoPE):
-    """UCPE on half of a head, URoPE on the other, and rays as the first view has them added to the tokens."""
-
-    encoding: Encoding = "sightline"
-
-    def __init__(self, shape: ModelShape):
-        super().__init__(shape)
-        self.rays = AnchoredRays(shape)
-
-    def describe(self, lens: Lens, c2w: Tensor) -> dict[str, Tensor]:
-        """What both parts need."""
-        return {**super().describe(lens, c2w), **self.rays.describe(lens, c2w)}
-
-    def add(self, layer: int, tokens: Tensor, description: dict[str, Tensor]) -> Tensor:
-        """Tokens plus their projected rays."""
-        return self.rays.add(layer, tokens, description)
-
-
 class AnchoredRays(AdditiveEncoding):
     """Rays and Lat-Up map of every token in the upright frame of the first view, in any world."""
 
-    def __init__(self, shape: ModelShape):
-        super().__init__(shape, channels=27)
+    channels = 27
 
     def features(self, lens: Lens, c2w: Tensor) -> Tensor:
         """Features (B, tokens, 27)."""
         shape = self.shape
         return sightline_features(lens, c2w, shape.rows, shape.columns, dtype=torch.get_default_dtype()).flatten(1, 3)
+
+
+class Sightline(URoPE):
+    """UCPE on half of a head, URoPE on the other, and rays as the first view has them added to the tokens."""
+
+    encoding: Encoding = "sightline"
+    adds = AnchoredRays
 
 
 class RoRE(PluckerTokens):
