@@ -34,9 +34,9 @@ class Show:
 def main(arguments: Sequence[str]) -> None:
     """Parse the command line and run."""
     command = parse({"show": Show}, arguments, "ucpe encoding")
-    from ucpe.encodings.figures import draw_encoding
+    from ucpe.encodings.figures import HEIGHT, WIDTH, draw_encoding
 
-    lens = command.lens.given_lens()
+    lens = command.lens.fitted(command.lens.make_lens(), HEIGHT, WIDTH) if command.lens.lens_given() else None
     output = command.output or Path(f"{command.encoding}.png")
     draw_encoding(command.encoding, output, lens)
     print(output)
