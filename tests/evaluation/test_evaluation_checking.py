@@ -5,7 +5,7 @@ import torch
 
 from ucpe.evaluation.checking import check_video, effect_of
 from ucpe.evaluation.estimators.base import Calibration, EstimationFailure, PoseEstimate
-from ucpe.evaluation.estimators.colmap import PairMatches, consensus_rotation, focal_factor_of_turns, keyframes
+from ucpe.evaluation.estimators.colmap import PairMatches, keyframes, xfov_of_turns
 from ucpe.evaluation.report.checks import draw_check, lines_of, terminal_plot
 from ucpe.lenses import UCM
 from ucpe.trajectories import Trajectory
@@ -112,7 +112,7 @@ def wall_seen_by(camera: Trajectory) -> np.ndarray:
 
 def test_another_path_is_not_claimed_where_the_commanded_one_fits_the_matches_too(tmp_path):
     camera = moving()
-    poses = Poses(camera.c2w.flip(0), focal_factor=1.4, xfov=90.0)
+    poses = Poses(camera.c2w.flip(0), measured_xfov=71.0, xfov=90.0)
     for name, frames, verdict in (
         ("true", wall_seen_by(camera), "unsure"),
         ("frozen", wall_seen_by(camera)[:1].repeat(FRAMES, 0), "not obeyed"),
@@ -136,10 +136,15 @@ def test_what_the_estimator_cannot_know_is_not_claimed(video):
 
 def test_the_field_of_view_follows_from_motion_where_matches_agree(video):
     camera = moving()
-    poses = (Poses(camera.c2w, focal_factor=factor, xfov=90.0) for factor in (1.02, 1.4))
-    right, wrong = (verdicts(check_video(video, camera, known)) for known in poses)
-    assert (right["field of view"], wrong["field of view"]) == ("obeyed", "not obeyed")
-    for unknown in ({"agreement": 0.9, "focal_factor": 1.0}, {"focal_factor": None}):
+    for details, verdict in (
+        ({"measured_xfov": 91.0}, "obeyed"),
+        ({"measured_xfov": 71.0}, "not obeyed"),
+        ({"measured_xfov": 71.0, "agreement": 0.93}, "unsure"),
+    ):
+        check = check_video(video, camera, Poses(camera.c2w, xfov=90.0, **details))
+        assert verdicts(check)["field of view"] == verdict
+        assert f"{verdict}, {details['measured_xfov']:.1f} of 90.0° told" in "\n".join(lines_of(check))
+    for unknown in ({"agreement": 0.85, "measured_xfov": 90.0}, {"measured_xfov": None}):
         check = check_video(video, camera, Poses(camera.c2w, xfov=90.0, **unknown))
         assert "to tell the lens" in check.missing["field of view"]
 
@@ -167,19 +172,32 @@ def test_screen_and_picture_show_both_curves(video, tmp_path):
     assert (tmp_path / "check.png").stat().st_size > 20_000
 
 
-def test_the_focal_length_follows_from_turns():
+@pytest.mark.parametrize("bend", [0.0, -0.1, 0.2])
+def test_the_lens_follows_from_turns(bend):
     generator = np.random.default_rng(0)
-    directions = generator.normal(size=(300, 3)) * [0.6, 0.35, 0.05] + [0, 0, 1]
-    true = directions / np.linalg.norm(directions, axis=1, keepdims=True)
-    pairs, fits = [], {}
-    for index, degrees in enumerate((8, 15)):
-        turn = rotation_exp(torch.tensor([0.0, np.radians(degrees), 0.0], dtype=torch.float64)).numpy()
-        rays = [ray * [1.0, 1.0, 1 / 1.25] for ray in (true, true @ turn.T)]  # 1.25 too short a lens
-        before, after = (ray / np.linalg.norm(ray, axis=1, keepdims=True) for ray in rays)
-        pairs.append(PairMatches(0, index + 1, before, after, np.eye(3), np.zeros((300, 2), int)))
-        fits[0, index + 1] = consensus_rotation(before, after, 0.05, generator)
-    assert focal_factor_of_turns(pairs, fits, 1 / 400) == pytest.approx(1.25, rel=0.03)
-    assert focal_factor_of_turns(pairs, {key: (np.eye(3), 1.0) for key in fits}, 1 / 400) is None
+    true = generator.uniform([-0.6, -0.4, 1], [0.6, 0.4, 1], (300, 3))
+
+    def told(rays):
+        """Rays of the told lens where the true one has these, of tangent t (1 + bend t²) / 1.25."""
+        tangents = rays[:, :2] / rays[:, 2:]
+        guess = 1.25 * tangents
+        for _ in range(50):
+            guess = 1.25 * tangents / (1 + bend * (guess**2).sum(1, keepdims=True))
+        rays = np.pad(guess, ((0, 0), (0, 1)), constant_values=1.0)
+        return rays / np.linalg.norm(rays, axis=1, keepdims=True)
+
+    pairs, c2w = [], torch.eye(4, dtype=torch.float64).repeat(3, 1, 1)
+    for index, degrees in enumerate((8, 15), start=1):
+        c2w[index, :3, :3] = rotation_exp(torch.tensor([0.0, np.radians(degrees), 0.0], dtype=torch.float64))
+        before, after = told(true), told(true @ c2w[index, :3, :3].numpy())
+        after[:60] = generator.permutation(after[:60])  # wrong matches
+        pairs.append(PairMatches(0, index, before, after, np.eye(3), np.zeros((300, 2), int)))
+    edge = 0.9
+    expected = 2 * np.degrees(np.arctan(edge * (1 + bend * edge**2) / 1.25))
+    found = xfov_of_turns(pairs, PoseEstimate(c2w, np.arange(3)), 1 / 400, edge)
+    assert found == pytest.approx(expected, abs=0.6)
+    still = PoseEstimate(torch.eye(4, dtype=torch.float64).repeat(3, 1, 1), np.arange(3))
+    assert xfov_of_turns(pairs, still, 1 / 400, edge) is None
 
 
 def test_keyframes_are_spread_evenly_with_both_ends():

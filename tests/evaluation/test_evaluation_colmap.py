@@ -82,6 +82,18 @@ def test_recovers_a_moving_camera_through_a_fisheye_and_always_the_same():
     assert metrics["TransErr"] < 0.1 * float(camera.positions[-1].norm())
 
 
+def test_the_lens_of_a_video_is_measured_whatever_was_told():
+    camera = Trajectory.arc(LENS, degrees=35, radius=2.0, frames=FRAMES, fps=4, pitch=-8)
+    clip = filmed(camera)
+    estimator = ColmapEstimator(ColmapSettings(seeds=(0,), max_features=1200, free_lens=True))
+    told = UCM(xfov=130, xi=1.0)
+    edge = told.project(torch.tensor([np.sin(np.radians(50)), 0.0, np.cos(np.radians(50))]), HEIGHT, WIDTH)[0]
+    ray = LENS.unproject(edge, HEIGHT, WIDTH).directions
+    seen = 2 * float(torch.rad2deg(torch.atan2(ray[0], ray[2])))  # where the told lens shows 100 degrees
+    for lens, xfov in ((LENS, 100.0), (told, seen)):
+        assert estimator.estimate(clip, lens).details["measured_xfov"] == pytest.approx(xfov, abs=4)
+
+
 def test_structure_follows_from_known_rotations_and_tracks():
     generator = np.random.default_rng(2)
     frames = 8

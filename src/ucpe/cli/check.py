@@ -132,7 +132,7 @@ def find_pose_estimator(name: str, size: tuple[int, int], results: Path | None =
     if name == "none":
         return None
     if name == "colmap":
-        return ColmapEstimator(ColmapSettings(free_focal_length=True))
+        return ColmapEstimator(ColmapSettings(free_lens=True))
     return EstimatorChoice(name, results).pose_estimator()
 
 

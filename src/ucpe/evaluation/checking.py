@@ -44,8 +44,9 @@ TOLERATED_SHARE = {"turn": 0.15, "travel": 0.2}
 SURE_AGREEMENT, SURE_PLACED = 0.8, 0.9
 """Share of agreeing matches, and of placed frames, below which a disagreement may be the estimator's own."""
 
-FOCAL_AGREEMENT = 0.97
-"""Minimum share of agreeing matches for the focal length to be believed: under a wrong lens it settles anywhere."""
+LENS_AGREEMENT, SURE_LENS_AGREEMENT = 0.9, 0.97
+"""Minimum shares of agreeing matches for a field of view to follow from motion at all, and for it to be believed where
+it is not the commanded one."""
 
 EXPLAINED, WITH_PARALLAX = 95.0, 5.0
 """Minimum percentages of matches that fit the commanded cameras, and of those that also need them to travel, for two
@@ -199,8 +200,8 @@ def check_video(
             raise EstimationFailure("no pose estimator (--pose)")
         estimate = estimated(lambda: pose.estimate(clip, told.lens))
         quantities += compare_poses(estimate, told, commanded, seconds, pose, notes)
-        if "field of view" in missing and "focal_factor" in estimate.details:
-            found = compare_focal_length(estimate, seconds, pose)
+        if "field of view" in missing and "measured_xfov" in estimate.details:
+            found = compare_field_of_view(estimate, seconds, pose)
             if found is None:
                 missing["field of view"] = (
                     "too few matches agree with the motion to tell the lens, or it turns too little"
@@ -335,19 +336,21 @@ def compare_calibration(
     return found
 
 
-def compare_focal_length(estimate: PoseEstimate, seconds: np.ndarray, estimator: PoseEstimator) -> Quantity | None:
-    """Horizontal field of view, from the focal length that explains the motion best; None if that is not certain.
+def compare_field_of_view(estimate: PoseEstimate, seconds: np.ndarray, estimator: PoseEstimator) -> Quantity | None:
+    """Horizontal field of view, from the lens that explains the motion best; None if that is not certain.
 
     It is the field of view of the rectified video, which spans at most 100 degrees.
     """
-    factor, xfov = estimate.details["focal_factor"], estimate.details["xfov"]
-    if factor is None or estimate.details.get("agreement", 1.0) < FOCAL_AGREEMENT:
+    found, xfov = estimate.details["measured_xfov"], estimate.details["xfov"]
+    if found is None or estimate.details.get("agreement", 1.0) < LENS_AGREEMENT:
         return None
-    found = float(np.degrees(2 * np.arctan(np.tan(np.radians(xfov / 2)) / factor)))
     told, got = np.full(len(estimate.frames), xfov), np.full(len(estimate.frames), found)
     times = seconds[estimate.frames]
     values = (times, told, got, abs(found - xfov))
-    return Quantity("field of view", "°", *values, TOLERANCES["field of view"], estimator.name, by_motion=True)
+    sure = estimate.details.get("agreement", 1.0) >= SURE_LENS_AGREEMENT
+    return Quantity(
+        "field of view", "°", *values, TOLERANCES["field of view"], estimator.name, sure=sure, by_motion=True
+    )
 
 
 def _turned(told: Tensor, got: Tensor) -> np.ndarray:

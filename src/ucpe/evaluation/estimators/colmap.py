@@ -34,7 +34,7 @@ from ucpe.synthesis.structure import (
     poses_by_number,
     write_picture,
 )
-from ucpe.trajectories.rotations import nearest_rotation
+from ucpe.trajectories.rotations import nearest_rotation, rotation_angle
 
 MATCH_PIXELS = 0.6
 """Standard deviation in pixels of where features are found."""
@@ -56,7 +56,12 @@ ADJUSTMENT_STEPS, ADJUSTMENT_TOLERANCE = 100, 1e-6
 """Maximum number of steps of an adjustment, and the relative decrease of its cost at which it ends."""
 
 MIN_TURN = 5.0
-"""Minimum turn in degrees between two frames for it to say something about the focal length."""
+"""Minimum turn in degrees between two frames for them to say something about the lens: without a turn, another lens and
+another depth of the scene look the same."""
+
+LENS_STEPS, LENS_RANGE = 20, 0.6
+"""Number of steps in which the lens of a turning camera is found, and the largest distortion and logarithm of a factor
+on the focal length that are believed."""
 
 NEAR_PERCENTILE = 25
 """Percentile of the depths seen by a frame that is its near-plane depth (supplement A.2)."""
@@ -86,8 +91,8 @@ class ColmapSettings:
     seconds: int = 300
     """Time limit of one mapping, in seconds."""
     threads: int = 1
-    free_focal_length: bool = False
-    """Whether to estimate by which factor the focal length differs from the commanded lens's."""
+    free_lens: bool = False
+    """Whether to estimate the horizontal field of view that the rectified views have, whatever lens was commanded."""
 
 
 FLOOR = Path(__file__).parent / "colmap_floor.json"
@@ -146,6 +151,8 @@ class ColmapEstimator(PoseEstimator):
                 )
             pixel = 1 / float(pinhole.intrinsics(height, width)[0, 0])
             estimate = self._estimate(workspace, pairs, rays, len(frames), pixel)
+        if self.settings.free_lens and estimate.details["method"] == "rotation only":
+            estimate.details["measured_xfov"] = xfov_of_turns(pairs, estimate, pixel, width / 2 * pixel)
         estimate.frames, estimate.looked_at = chosen[estimate.frames], len(chosen)
         estimate.details["xfov"] = round(float(pinhole.xfov(height, width)), 6)
         return estimate
@@ -157,8 +164,6 @@ class ColmapEstimator(PoseEstimator):
         generator, tolerance = np.random.default_rng(self.settings.seeds[0]), INLIER_PIXELS * pixel
         fits = {pair[:2]: consensus_rotation(pair.before, pair.after, tolerance, generator) for pair in pairs}
         turned = _rotation_estimate(fits, frames) if prefers_rotation(pairs, fits, MATCH_PIXELS * pixel) else None
-        if turned is not None and self.settings.free_focal_length:
-            turned.details["focal_factor"] = focal_factor_of_turns(pairs, fits, pixel)
         if turned is not None and unexplained(pairs, fits, pixel)[1] < UNEXPLAINED_SHARE:
             return turned  # whatever a map says
         starts = list(zip(self.settings.seeds, self.settings.angles))
@@ -244,13 +249,13 @@ class ColmapEstimator(PoseEstimator):
         estimate.details["method"] = "background"
         return estimate
 
-    def _adjust(self, reconstruction: Any, free_focal_length: bool = False) -> None:
-        """Move all poses and points of a map, and the focal length if asked, to where they fit its matches best."""
+    def _adjust(self, reconstruction: Any, free_lens: bool = False) -> None:
+        """Move all poses and points of a map to where they fit its matches best; if asked, with a radial lens."""
         import pycolmap
 
         adjustment = pycolmap.BundleAdjustmentOptions()
-        adjustment.refine_focal_length = free_focal_length
-        adjustment.refine_extra_params = adjustment.print_summary = False
+        adjustment.refine_focal_length = adjustment.refine_extra_params = free_lens
+        adjustment.print_summary = False
         adjustment.ceres.loss_function_type = pycolmap.LossFunctionType.CAUCHY
         solver = adjustment.ceres.solver_options
         solver.num_threads, solver.max_num_iterations = self.settings.threads, ADJUSTMENT_STEPS
@@ -262,13 +267,20 @@ class ColmapEstimator(PoseEstimator):
         pycolmap.create_default_bundle_adjuster(adjustment, everything, reconstruction).solve()
 
     def _poses(self, reconstruction: Any, seed: int) -> PoseEstimate:
-        """Poses of a map, and the factor by which its focal length should change if the settings ask for it."""
+        """Poses of a map, and the horizontal field of view with which it fits best if the settings ask for it."""
+        import pycolmap
+
         estimate = poses_of(reconstruction, seed)
-        if self.settings.free_focal_length:
-            before = next(iter(reconstruction.cameras.values())).focal_length_x
-            self._adjust(reconstruction, free_focal_length=True)
-            after = next(iter(reconstruction.cameras.values()))
-            estimate.details["focal_factor"] = (after.focal_length_x + after.focal_length_y) / 2 / before
+        if not self.settings.free_lens:
+            return estimate
+        estimate.details["measured_xfov"] = None
+        if largest_turn(estimate) >= MIN_TURN:
+            camera = next(iter(reconstruction.cameras.values()))
+            focal, _, *centre = camera.params
+            camera.model, camera.params = pycolmap.CameraModelId.RADIAL, np.array([focal, *centre, 0, 0])
+            self._adjust(reconstruction, free_lens=True)
+            edges = camera.cam_from_img(np.array([[0, centre[1]], [camera.width, centre[1]]]))
+            estimate.details["measured_xfov"] = float(np.degrees(np.abs(np.arctan(edges[:, 0])).sum()))
         return estimate
 
     def _map(self, workspace: Path, seed: int, angle: float) -> PoseEstimate | None:
@@ -342,6 +354,11 @@ def poses_of(reconstruction: Any, seed: int) -> PoseEstimate:
         c2w[:, :3, 3] /= float(np.median(depths))
     unit = 1.0 if depths else None
     return PoseEstimate(c2w, np.array(list(found)), unit, details={"method": "mapping", "seed": seed})
+
+
+def largest_turn(estimate: PoseEstimate) -> float:
+    """Largest angle in degrees between the first camera and another."""
+    return float(rotation_angle(estimate.c2w[0, :3, :3].T @ estimate.c2w[:, :3, :3]).max())
 
 
 def _background_poses(
@@ -449,34 +466,55 @@ def consensus_rotation(
     return rotation, float(best.mean())
 
 
-def focal_factor_of_turns(
-    pairs: list[PairMatches], fits: dict[tuple[int, int], tuple[np.ndarray, float]], pixel: float
-) -> float | None:
-    """Factor on the focal length with which rotations explain turning pairs best; None if they turn too little."""
-    angles = {key: np.degrees(np.arccos(np.clip((np.trace(turn) - 1) / 2, -1, 1))) for key, (turn, _) in fits.items()}
-    turning = [pair for pair in pairs if angles[pair[:2]] >= MIN_TURN]
+def xfov_of_turns(pairs: list[PairMatches], estimate: PoseEstimate, pixel: float, edge: float) -> float | None:
+    """Horizontal field of view in degrees with which rotations explain pairs best; None if they turn too little.
+
+    The rays get another focal length and radial distortion, by least squares that ignore wrong matches; `edge` is the
+    tangent at the edge of the image.
+    """
+    poses = dict(zip(estimate.frames.tolist(), estimate.c2w[:, :3, :3]))
+    angles = {
+        pair[:2]: float(rotation_angle(poses[pair.first].mT @ poses[pair.second]))
+        for pair in pairs
+        if pair.first in poses and pair.second in poses
+    }
+    turning = [pair for pair in pairs if angles.get(pair[:2], 0) >= MIN_TURN]
     turning = sorted(turning, key=lambda pair: -len(pair.before) * angles[pair[:2]])[:12]
     if not turning:
         return None
-    factors = np.geomspace(0.6, 1.7, 45)
-    cost = np.zeros(len(factors))
-    for pair in turning:
-        for index, factor in enumerate(factors):
-            before, after = (_with_focal_length(rays, factor) for rays in (pair.before, pair.after))
-            weight = np.ones(len(before))
-            for _ in range(4):
-                rotation = nearest_rotation((after * weight[:, None]).T @ before)
-                apart = np.linalg.norm(before @ rotation.T - after, axis=1) * factor / pixel
-                weight = 1 / (1 + (apart / (2 * INLIER_PIXELS)) ** 2) ** 2
-            cost[index] += np.minimum(apart, 4 * INLIER_PIXELS).mean() / len(turning)
-    best = int(cost.argmin())
-    inside = 0 < best < len(factors) - 1
-    return float(factors[best]) if inside and cost[best] < 0.8 * min(cost[0], cost[-1]) else None
+    lens, step = np.zeros(2), 1e-4
+    weights = [np.ones(len(pair.before)) for pair in turning]
+    for _ in range(LENS_STEPS):
+        normal, gradient = np.zeros((2, 2)), np.zeros(2)
+        for index, pair in enumerate(turning):
+            now, *moved = (
+                _unexplained_by_turning(pair, lens + change, weights[index]) / pixel
+                for change in (np.zeros(2), np.array([step, 0]), np.array([0, step]))
+            )
+            weights[index] = 1 / (1 + (now**2).sum(1) / INLIER_PIXELS**2)
+            slope = np.stack([(other - now) / step for other in moved], -1)  # (M, 3, 2)
+            normal += np.einsum("m,mik,mil->kl", weights[index], slope, slope)
+            gradient += np.einsum("m,mik,mi->k", weights[index], slope, now)
+        lens = np.clip(lens - np.linalg.lstsq(normal, gradient)[0], -LENS_RANGE, LENS_RANGE)
+    if np.abs(lens).max() >= LENS_RANGE:
+        return None
+    return float(2 * np.degrees(np.arctan(edge * (1 + lens[1] * edge**2) * np.exp(-lens[0]))))
 
 
-def _with_focal_length(rays: np.ndarray, factor: float) -> np.ndarray:
-    longer = rays * [1.0, 1.0, factor]
-    return longer / np.linalg.norm(longer, axis=1, keepdims=True)
+def _unexplained_by_turning(pair: PairMatches, lens: np.ndarray, weight: np.ndarray) -> np.ndarray:
+    """What the best rotation leaves of a pair (M, 3), in units of the image plane, through another lens.
+
+    `lens` is the logarithm of a factor on the focal length, and a radial distortion.
+    """
+    both = []
+    for rays in (pair.before, pair.after):
+        tangents = rays[:, :2] / rays[:, 2:]
+        bent = tangents * (1 + lens[1] * (tangents**2).sum(1, keepdims=True)) * np.exp(-lens[0])
+        straight = np.pad(bent, ((0, 0), (0, 1)), constant_values=1.0)
+        both.append(straight / np.linalg.norm(straight, axis=1, keepdims=True))
+    before, after = both
+    rotation = nearest_rotation((after * weight[:, None]).T @ before)
+    return (before @ rotation.T - after) * np.exp(lens[0])
 
 
 def _read_matches(

@@ -97,7 +97,10 @@ def draw_check(check: Check, path: str | Path) -> None:
 
 
 def _amount(quantity: Quantity) -> str:
-    """How much of the commanded change was made, in words."""
+    """How much of the commanded change was made, or what was measured where it stays the same, in words."""
+    if quantity.name == "field of view" and quantity.followed is None:
+        told, got = (float(np.median(values)) for values in (quantity.commanded, quantity.measured))
+        return f", {_number(got)} of {_number(told)}{quantity.unit} told"
     if quantity.followed is None:
         return ""
     told, got = (float(values[-1] - values[0]) for values in (quantity.commanded, quantity.measured))
