@@ -18,8 +18,9 @@ def test_options_reach_the_server(tmp_path, monkeypatch):
         port = taken.getsockname()[1]
         with pytest.raises(ValueError, match=f"cannot listen on 127.0.0.1, port {port}: Address already in use"):
             main(["shots", "--port", str(port), "--no-browser"])
-    main(["shots", "--model", "m", "--port", str(port), "--no-browser"])
-    assert served == [((tmp_path / "shots", "m", None), "127.0.0.1", port, False)]
+    (tmp_path / "mine").mkdir()
+    main(["shots", "--model", "m", "--adapter", "mine", "--port", str(port), "--no-browser"])
+    assert served == [((tmp_path / "shots", "m", str(tmp_path / "mine")), "127.0.0.1", port, False)]
 
 
 def test_what_is_missing_or_impossible(monkeypatch):

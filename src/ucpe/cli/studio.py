@@ -49,5 +49,10 @@ def main(arguments: Sequence[str]) -> None:
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # waiting threads would take the browser's processors
     from ucpe.studio import server
 
-    studio = server.Studio(options.folder.absolute(), options.model, options.adapter)
+    studio = server.Studio(options.folder.absolute(), _anywhere(options.model), _anywhere(options.adapter))
     server.serve(studio, host, port, options.browser)
+
+
+def _anywhere(name: str | None) -> str | None:
+    """A model or adapter by a name that leads to it from every folder, as the commands on the page need."""
+    return str(Path(name).absolute()) if name and Path(name).exists() else name
