@@ -14,6 +14,7 @@ from typing import Annotated, Any, Literal
 
 import torch
 import tyro
+from recipes.desk.critic import Critic, balance
 from recipes.desk.principal_encoder import fit_encoder
 from recipes.desk.whole_clips import decode_whole, encode_whole
 from torch import Tensor
@@ -68,6 +69,12 @@ class AutoencoderRecipe:
     """Weight of ST-LPIPS between some frames."""
     judged_frames: int = 8
     """Frames of a step that ST-LPIPS sees."""
+    critic_weight: float = 0.0
+    """Gradient of the critic's objection as a share of all others'."""
+    critic_from: int = 1000
+    """First step with the critic."""
+    feature_weight: float = 1.0
+    """Weight of the difference between the critic's features."""
     latent_noise: float = 0.0
     """Largest deviation of the noise that is added to latents, in their own: generated latents are not exact."""
     ema: float = 0.998
@@ -100,15 +107,36 @@ def train_autoencoder(recipe: AutoencoderRecipe, data: Path, output: Path, quiet
     if checkpoint := load_checkpoint(output / "checkpoints"):
         restore_state(checkpoint, parameters, optimizer, averaged)
         start = checkpoint.step
+    critic = Critic()
+    judging, remembered = dict(critic.named_parameters()), dict(critic.named_buffers())
+    critic_optimizer = torch.optim.AdamW(judging.values(), lr=recipe.learning_rate / 2, betas=(0.5, 0.9))
+    if critic_checkpoint := load_checkpoint(output / "critic"):
+        restore_state(critic_checkpoint, judging, critic_optimizer, remembered)
     curve = Curve(output / CURVE_FILE, start)
     shards = _Shards(data)
+
+    def save(steps: int) -> None:
+        save_checkpoint(output / "critic", steps, gather_state(judging, critic_optimizer, remembered))
+        save_checkpoint(output / "checkpoints", steps, gather_state(parameters, optimizer, averaged))
+
     with progress_bar(pace=True, shown=not quiet) as show:
         for step in range(start, recipe.steps):
             for group in optimizer.param_groups:
                 group["lr"] = recipe.learning_rate * _schedule(step, recipe.steps, recipe.warmup)
-            loss, parts = _loss(model, likeness, _random_crops(recipe, step, shards), recipe, step)
+            video = _random_crops(recipe, step, shards)
+            loss, decoded, parts = _loss(model, likeness, video, recipe, step)
+            if recipe.critic_weight and step >= recipe.critic_from:
+                told = critic.loss(decoded, video)
+                critic_optimizer.zero_grad(set_to_none=True)
+                told.backward()
+                critic_optimizer.step()
+                objection, difference = critic.objection(decoded, video)
+                loss = loss + recipe.feature_weight * difference
+                share = balance(loss, objection, model.decoder.conv_out.weight)
+                loss = loss + recipe.critic_weight * share * objection
+                parts |= {"told": told.item(), "features": difference.item()}
             if not math.isfinite(loss.item()):
-                save_checkpoint(output / "checkpoints", step, gather_state(parameters, optimizer, averaged))
+                save(step)
                 raise ValueError(f"the loss is {loss.item()} at step {step}; the state before it is kept in {output}")
             optimizer.zero_grad(set_to_none=True)
             loss.backward()
@@ -120,7 +148,7 @@ def train_autoencoder(recipe: AutoencoderRecipe, data: Path, output: Path, quiet
             curve.add(step, parts)
             show("desk-autoencoder", step + 1, recipe.steps, f"loss {parts['loss']:.4f}")
             if (step + 1) % recipe.checkpoint_every == 0 or step + 1 == recipe.steps:
-                save_checkpoint(output / "checkpoints", step + 1, gather_state(parameters, optimizer, averaged))
+                save(step + 1)
     curve.close()
     model.load_state_dict(averaged, strict=False)
     return _with_latent_statistics(model, data, output)
@@ -128,7 +156,8 @@ def train_autoencoder(recipe: AutoencoderRecipe, data: Path, output: Path, quiet
 
 def _loss(
     model: Any, likeness: Any, video: Tensor, recipe: AutoencoderRecipe, step: int
-) -> tuple[Tensor, dict[str, float]]:
+) -> tuple[Tensor, Tensor, dict[str, float]]:
+    """The loss, what the model made of the video, and numbers for the curve."""
     torch.manual_seed(recipe.seed * 1_000_003 + step)
     with torch.autocast(video.device.type, torch.bfloat16, enabled=recipe.precision == "bf16"):
         with torch.set_grad_enabled(recipe.train_encoder):
@@ -151,7 +180,7 @@ def _loss(
     psnr = -10 * math.log10(functional.mse_loss(decoded.detach().clamp(-1, 1), video).item() / 4)
     sharpness = (decoded.detach().diff(dim=-1).square().mean() / video.diff(dim=-1).square().mean()).item()
     shown = {"loss": loss.item(), "pixel": pixel.item(), "edges": edges.item(), "kl": kl.item(), "psnr": psnr}
-    return loss, {**shown, "sharpness": sharpness}
+    return loss, decoded, {**shown, "sharpness": sharpness}
 
 
 def _random_crops(recipe: AutoencoderRecipe, step: int, shards: _Shards) -> Tensor:

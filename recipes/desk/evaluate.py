@@ -41,6 +41,7 @@ def main() -> None:
         command = commands.add_parser(name)
         command.add_argument("--clips", type=int, default=200)
         command.add_argument("--data", type=Path, default=Path("out/desk-validation"))
+        command.add_argument("--style", choices=("textured", "plain"), default="plain")
         command.add_argument("--model")
     making = commands.choices["generate"]
     making.add_argument("-o", "--output", type=Path, required=True)
@@ -55,7 +56,7 @@ def main() -> None:
         table(options.folder)
         return
     torch.set_num_threads(1)
-    clips = load_shard(render_shard(0, VALIDATION_SEED, options.data))
+    clips = load_shard(render_shard(0, VALIDATION_SEED, options.data, style=options.style))
     pipe = CameraPipeline.from_pretrained(options.model)
     if options.command == "generate":
         generate(pipe, clips, options)

@@ -13,11 +13,13 @@ import math
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import torch
 import tyro
 from torch import Tensor
+from torch.nn.functional import scaled_dot_product_attention
+from torch.overrides import TorchFunctionMode
 
 from ucpe.adapters import CameraAdapter, CameraCondition
 from ucpe.adapters.backbones import TokenGrid
@@ -75,9 +77,26 @@ class Options:
     ema: float = 0.999
     seed: int = 0
     checkpoint_every: int = 250
+    precision: Literal["no", "bf16"] = "bf16"
+    """Autocast dtype of the forward pass; attention stays in fp32, as its backward pass in bf16 is slow on a CPU."""
 
 
 OBJECTIVE = FlowMatching(shift=3.0, weighting="none")
+
+
+class FloatAttention(TorchFunctionMode):
+    """Attention in fp32, whatever autocast says."""
+
+    def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        named = kwargs or {}
+        if function is not scaled_dot_product_attention:
+            return function(*args, **named)
+        with torch.autocast("cpu", enabled=False):
+            return function(*map(_float, args), **{name: _float(value) for name, value in named.items()})
+
+
+def _float(value: Any) -> Any:
+    return value.float() if isinstance(value, Tensor) and value.is_floating_point() else value
 
 
 class LinearLatents:
@@ -296,7 +315,9 @@ def train_step(options: Options, model: Denoiser, clips: Clips, whole: bool, gen
     dropped = (torch.rand(count, generator=generator) < options.drop_text).tolist()
     captions = ["" if drop else caption for caption, drop in zip(captions, dropped)]
     batch = Batch(latents, noise, level, captions, condition)
-    return denoising_loss(model(batch), batch.velocity, level, OBJECTIVE).mean()
+    with FloatAttention(), torch.autocast("cpu", torch.bfloat16, enabled=options.precision == "bf16"):
+        predicted = model(batch)
+    return denoising_loss(predicted.float(), batch.velocity, level, OBJECTIVE).mean()
 
 
 if __name__ == "__main__":

@@ -13,15 +13,28 @@ def test_autoencoder_trains_and_continues_bit_for_bit(tmp_path):
     clips = tmp_path / "clips"
     desk_clips.render_shard(0, 0, clips, samples=1, clips=2)
     recipe = AutoencoderRecipe(
-        base_dim=12, decoder_base_dim=4, steps=4, batch=1, frames=5, height=32, width=32, checkpoint_every=2, warmup=2
+        base_dim=12,
+        decoder_base_dim=4,
+        steps=4,
+        batch=1,
+        frames=5,
+        height=32,
+        width=32,
+        checkpoint_every=2,
+        warmup=2,
+        critic_weight=0.4,
+        critic_from=1,
     )
     whole = train_autoencoder(recipe, clips, tmp_path / "whole", quiet=True)
     fields = "--base-dim 12 --decoder-base-dim 4 --steps 4 --batch 1 --frames 5 --height 32 --width 32 --warmup 2"
+    fields += " --critic-weight 0.4 --critic-from 1"
     folders = ["--data", str(clips), "-o", str(tmp_path / "parts")]
     main([*folders, *fields.split(), "--checkpoint-every", "2"])
     curve = (tmp_path / "parts/metrics.jsonl").read_text()
     assert curve == (tmp_path / "whole/metrics.jsonl").read_text()
-    (tmp_path / "parts/checkpoints/step-0000004.safetensors").unlink()
+    for part in ("checkpoints", "critic"):
+        (tmp_path / "parts" / part / "step-0000004.safetensors").unlink()
+    assert [round(json.loads(line).get("told", 0)) for line in curve.splitlines()] == [0, 2, 2, 2]
     again = train_autoencoder(recipe, clips, tmp_path / "parts", quiet=True)
     assert (tmp_path / "parts/metrics.jsonl").read_text() == curve
     for name, value in whole.state_dict().items():

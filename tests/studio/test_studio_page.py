@@ -92,8 +92,25 @@ def test_what_is_drawn_over_the_picture_is_switched_on_and_off(page):
         drawn(name, not before)
 
 
+HOLD = """(() => {
+    const [decode, held] = [createImageBitmap, window.held = []];
+    window.createImageBitmap = (...all) => new Promise((done) => held.push(() => done(decode(...all))));
+    window.goOn = () => { window.createImageBitmap = decode; held.forEach((one) => one()); };
+})()"""
+"""Makes the browser wait before it shows a picture, until `goOn` is called."""
+
+
 def test_dragging_turns_the_camera_by_the_angle_between_the_rays(page):
-    page.drag(".finder", (0.5, 0.5), (0.75, 0.5))
+    page.tab.evaluate(HOLD)
+    box = page.tab.locator(".finder").bounding_box()
+    x, y = box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
+    page.tab.mouse.move(x, y)
+    page.tab.mouse.down()
+    page.tab.mouse.move(x + box["width"] / 8, y)
+    page.tab.wait_for_function("held.length > 0")
+    page.tab.mouse.move(x + box["width"] / 4, y)
+    page.tab.mouse.up()
+    page.tab.evaluate("goOn()")
     shot = page.wait_for_shot(lambda shot: shot["keys"][0]["yaw"] != 0)
     lens = lens_from_dict(shot["keys"][0]["lens"])
     rays = lens.unproject(torch.tensor([[240.0, 135.0], [360.0, 135.0]]).double(), 270, 480).directions
