@@ -23,12 +23,15 @@ from ucpe.studio.edits import insert_move, set_lens
 from ucpe.studio.guard import COOKIE, MAX_UPLOAD, Guard
 from ucpe.studio.jobs import Job, Queue
 from ucpe.studio.preflight import preflight
-from ucpe.studio.shot import Shot
+from ucpe.studio.shot import Key, Shot
 from ucpe.studio.store import Store
 from ucpe.studio.uploads import receive, unpack
+from ucpe.synthesis.scenes import open_scene
 from ucpe.trajectories import Trajectory
 from ucpe.trajectories.formats import FORMATS
 from ucpe.video import read_frames
+
+WIDE = {"model": "ucm", "xfov": 100.0, "xi": 0.0}
 
 
 def answer(guard: Guard, method: str = "GET", kind: str = "http", query: str = "", **headers: str) -> int:
@@ -218,6 +221,22 @@ def test_the_command_and_the_python_lines_make_the_same_video(tmp_path, monkeypa
     assert typed.shape == (5, 48, 64, 3) and np.abs(typed.astype(int) - scripted).mean() < 0.5
 
 
+@pytest.mark.slow
+def test_the_render_command_films_the_pictures_of_the_page(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    shot = replace(insert_move(set_lens(Shot(frames=5), Pinhole(xfov=80.0)), "orbit"), height=90, width=160)
+    shot.camera.save("path.json")
+    render, _ = shell_lines(shot, Path("path.json"), shot.scene).splitlines()
+    monkeypatch.setattr("sys.argv", shlex.split(render))
+    ucpe.cli.main()
+    filmed = read_frames(tmp_path / "commanded.mp4").astype(int)
+    scene = open_scene(shot.scene)
+    assert filmed.shape == (5, 90, 160, 3)
+    for frame, picture in enumerate(filmed):
+        seen = scene.picture(shot.lens_at(frame), shot.camera.c2w[frame], frame / shot.fps, shot.height, shot.width)
+        assert np.abs(picture - seen).mean() < 4, frame
+
+
 def test_a_shot_names_no_file_outside_the_uploads():
     for name in ("/etc/passwd", "../shots/a.json", "a.png"):
         with pytest.raises(ValueError, match="a file of the studio's uploads"):
@@ -231,12 +250,21 @@ def test_a_shot_names_no_file_outside_the_uploads():
         ({"prompt": "a zeppelin on grass"}, "beyond training", "zeppelin"),
         ({"frames": 18}, "impossible", "frames"),
         ({"video_height": 65}, "impossible", "multiple"),
+        ({"keys": (Key(0.0, WIDE, pitch=50.0),)}, "beyond training", "pitch"),
+        ({"keys": (Key(0.0, WIDE), Key(16.0, WIDE, (0.0, 0.0, 4.0)))}, "beyond training", "4 near-plane depths"),
+        ({"keys": (Key(0.0, {"model": "pinhole", "xfov": 40.0}),)}, "beyond training", "field of view"),
     ],
 )
 def test_preflight_says_what_the_model_will_not_honour(change, level, words):
     shot = replace(Shot(), **change)
     request = Request(shot.prompt, shot.camera, height=shot.video_height)
     assert any(finding.level == level and words in finding.text for finding in preflight(request))
+
+
+def test_preflight_says_when_the_weights_do_not_fit_the_memory(monkeypatch):
+    monkeypatch.setattr("os.sysconf", lambda name: {"SC_PAGE_SIZE": 4096, "SC_PHYS_PAGES": 1000}[name])
+    findings = preflight(Request(Shot().prompt, Shot().camera))
+    assert any(finding.level == "impossible" and "0.0 GB of memory" in finding.text for finding in findings)
 
 
 @pytest.mark.parametrize(("blocks", "words"), [(None, "there is no folder"), (7, "num_blocks 7, this one has 6")])
