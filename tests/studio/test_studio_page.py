@@ -37,7 +37,7 @@ def test_the_picture_is_exactly_what_is_rendered_and_follows_the_lens(page):
     type_number(page, "xfov, number", "140")
     page.wait_for_shot(lambda shot: shot["keys"][0]["lens"]["xfov"] == 140)
     type_number(page, "xfov, number", "200")
-    page.tab.get_by_role("alert").filter(has_text="xfov must be below 180").wait_for()
+    page.tab.get_by_role("alert").filter(has_text="xfov must be below 180 degrees").wait_for()
     page.tab.get_by_role("slider", name="xfov").press("ArrowLeft")
     shot = page.wait_for_shot(lambda shot: shot["keys"][0]["lens"]["xfov"] == 139.5)
     page.wait_for_picture(seen(shot))
@@ -286,7 +286,7 @@ def test_everything_is_undone_and_done_again_in_one_walk(page):
         ),
         "add": add_a_keyframe,
         "look": lambda: page.drag(".finder", (0.5, 0.5), (0.4, 0.6)),
-        "retime": lambda: page.drag(".graphs", (736 / 800, 10 / 232), (0.6, 10 / 232)),
+        "retime": lambda: page.drag(".graphs", (708 / 800, 10 / 232), (0.6, 10 / 232)),
         "easing": lambda: (
             page.tab.get_by_role("tab", name="Path").click(),
             choose_the_first(),

@@ -156,7 +156,7 @@ class PlanarLens(Lens):
             if not exists.all():
                 limit = self.max_xfov()[~exists].min().item()
                 raise ValueError(
-                    f"xfov must be below {limit:.4f} degrees, the widest that {self.kind} with these parameters can "
+                    f"xfov must be below {limit:.7g} degrees, the widest that {self.kind} with these parameters can "
                     f"see, got {xfov.expand(self.batch_shape)[~exists].max().item():g}"
                 )
 

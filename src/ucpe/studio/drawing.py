@@ -26,7 +26,7 @@ ABOVE_LENS, ABOVE_HEIGHT, ABOVE_WIDTH = Pinhole(xfov=55.0), 380, 560
 """Lens and size of the view of the path from outside."""
 
 GRAPHS = ("pitch", "yaw", "roll", "speed", "field of view")
-GRAPH_WIDTH, GRAPH_HEIGHT, GRAPH_LEFT, GRAPH_RIGHT, KEY_ROW = 800, 42, 92, 64, 22
+GRAPH_WIDTH, GRAPH_HEIGHT, GRAPH_LEFT, GRAPH_RIGHT, KEY_ROW = 800, 42, 92, 92, 22
 
 
 OVERLAYS = ("latitudes", "horizon", "arrows")
@@ -225,7 +225,8 @@ def graphs_svg(shot: Shot, curves: Curves, frame: int, selected: int | None) -> 
         parts.append(f'<path class="rule" d="M{GRAPH_LEFT} {top}H{width - GRAPH_RIGHT}"/>')
         if len(points) > 1:
             parts.append(f'<path class="curve" d="{_path(points)}"/>')
-        parts.append(f'<text class="name" x="0" y="{top + GRAPH_HEIGHT / 2 + 4}">{name}</text>')
+        label = name.replace("field of ", '<tspan class="long">field of </tspan>')
+        parts.append(f'<text class="name" x="0" y="{top + GRAPH_HEIGHT / 2 + 4}">{label}</text>')
         now = points[min(frame, len(points) - 1)]
         parts.append(f'<circle class="point" cx="{now[0]:.1f}" cy="{now[1]:.1f}" r="3.5"/>')
         digits, value = 2 if name == "speed" else 1, float(values[min(frame, len(values) - 1)])

@@ -37,6 +37,9 @@ REST_EVERY = 0.8
 ACCENT = "#0b6bcb"
 """Colour of buttons and switches: white on it, and it on white, has a contrast of 5.3 : 1."""
 
+GOOD = "#1e7d34"
+"""Colour of good news: white on it has a contrast of 5.2 : 1."""
+
 HELP = "Drag to look, wheel to zoom. Keys after a click: W A S D walk, Q E height, R F roll, arrows turn, K keyframe."
 
 
@@ -82,7 +85,7 @@ class Page:
         """Put everything on the page."""
         ui.add_css(Path(__file__).with_name("page.css"))
         ui.add_head_html(f"<script>{Path(__file__).with_name('names.js').read_text()}</script>")
-        ui.colors(primary=ACCENT)
+        ui.colors(primary=ACCENT, positive=GOOD)
         dark = ui.dark_mode(None)
         with ui.header().classes("items-center q-py-xs"):
             ui.label("ucpe studio").classes("text-lg font-semibold").props('role="heading" aria-level="1"')
