@@ -143,6 +143,11 @@ class StudioPage:
         field = self.tab.get_by_label(label, exact=True).locator("visible=true")
         wait_until(lambda: abs(float(field.input_value() or "nan") - wanted) < 1e-3, f"{label} of {wanted}")
 
+    def wait_for_slider(self, name: str, wanted: float) -> None:
+        """Wait until a slider is at a number: what is on disk is not yet in the browser."""
+        slider = self.tab.get_by_role("slider", name=name)
+        wait_until(lambda: float(slider.get_attribute("aria-valuenow")) == wanted, f"the slider of {name} at {wanted}")
+
     def drag(self, surface: str, start: tuple[float, float], end: tuple[float, float], steps: int = 8) -> None:
         """Drag from one place of a surface to another, each a share of its width and height."""
         self.tab.locator(surface).scroll_into_view_if_needed()

@@ -38,6 +38,7 @@ def test_the_picture_is_exactly_what_is_rendered_and_follows_the_lens(page):
     page.wait_for_shot(lambda shot: shot["keys"][0]["lens"]["xfov"] == 140)
     type_number(page, "xfov, number", "200")
     page.tab.get_by_role("alert").filter(has_text="xfov must be below 180 degrees").wait_for()
+    page.wait_for_slider("xfov", 140)
     page.tab.get_by_role("slider", name="xfov").press("ArrowLeft")
     shot = page.wait_for_shot(lambda shot: shot["keys"][0]["lens"]["xfov"] == 139.5)
     page.wait_for_picture(seen(shot))
@@ -53,6 +54,7 @@ def test_keys_pressed_right_after_typing_all_count_and_leaving_a_field_changes_n
     def xfov(value: float) -> None:
         page.wait_for_shot(lambda shot: shot["keys"][0]["lens"]["xfov"] == value, f"xfov of {value}")
         page.wait_for_number("xfov, number", value)
+        page.wait_for_slider("xfov", value)
 
     slider = page.tab.get_by_role("slider", name="xfov")
     type_number(page, "xfov, number", "140")
