@@ -10,11 +10,11 @@ from PIL import Image
 
 from ucpe.generation.requests import read_again
 from ucpe.lenses import lens_from_dict
-from ucpe.studio.drawing import ABOVE_HEIGHT, ABOVE_WIDTH, around
+from ucpe.studio.drawing import ABOVE_HEIGHT, ABOVE_WIDTH, GRAPH_WIDTH, around, graph_x
 from ucpe.studio.shot import Shot
 from ucpe.synthesis.scenes import open_scene
 from ucpe.trajectories import Trajectory
-from ucpe.video import read_frames
+from ucpe.video import read_frames, write_video
 
 pytestmark = pytest.mark.slow
 
@@ -355,6 +355,46 @@ def test_a_panoramic_photo_is_seen_turned_by_a_drag_and_undone(studio, page, tmp
     for _ in range(2):
         press(page, "Undo (Ctrl+Z)")
     page.wait_for_picture(seen(page.wait_for_shot(lambda shot: shot == before)))
+
+
+def test_a_panoramic_video_runs_with_the_path_and_a_mark_dragged_beyond_the_ends_stays_on_it(studio, page, tmp_path):
+    across, down = np.meshgrid(np.linspace(0, 2 * np.pi, 512), np.linspace(0, np.pi, 256))
+    green, blue = np.cos(5 * down), np.sin(down) * np.sin(across + 4 * down)
+    waves = [np.stack([np.sin(down) * np.sin(across + n / 5), green, blue], -1) for n in range(17)]
+    write_video(tmp_path / "round.mp4", (127 + 120 * np.stack(waves)).astype(np.uint8), 8.0)
+    page.tab.get_by_role("tab", name="Scene").click()
+    upload(page, "Open a panorama (2:1 photo or video)", tmp_path / "round.mp4")
+    shot = page.wait_for_shot(lambda shot: shot["scene"].startswith("upload:"))
+    scene = {"scene": str(studio.folder / "uploads" / shot["scene"].removeprefix("upload:"))}
+
+    def at(frame: float) -> float:
+        return graph_x(Shot.from_dict(shot), frame) / GRAPH_WIDTH
+
+    def frames_of_keys(*frames: int) -> None:
+        page.wait_for_shot(lambda shot: [key["frame"] for key in shot["keys"]] == [*frames], f"keyframes at {frames}")
+
+    def shows(frame: int) -> np.ndarray:
+        page.tab.get_by_text(f"frame {frame} of 16").wait_for()
+        picture = seen({**page.shot(), **scene}, frame)
+        page.wait_for_picture(picture)
+        return picture
+
+    first = shows(0)
+    page.drag(".graphs", (at(0), 0.5), (at(12), 0.5))
+    assert np.abs(shows(12).astype(int) - first).mean() > 10
+    press(page, "Keyframe here")
+    frames_of_keys(0, 12)
+    page.drag(".graphs", (at(12), 10 / 232), (1.2, -0.5))
+    frames_of_keys(0, 16)
+    shows(16)
+    page.drag(".graphs", (at(16), 10 / 232), (-0.02, 10 / 232))
+    frames_of_keys(0, 1)
+    shows(1)
+    page.drag(".graphs", (at(0), 10 / 232), (-0.02, 10 / 232))
+    assert (shows(0) == first).all()
+    frames_of_keys(0, 1)
+    press(page, "Undo (Ctrl+Z)")
+    frames_of_keys(0, 16)
 
 
 def test_two_windows_on_one_shot_follow_each_other_and_the_wheel_zooms(page, open_page):
