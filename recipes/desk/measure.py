@@ -36,13 +36,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("model", nargs="?", help="pipeline folder with its adapter (default: the bundled desk model)")
     parser.add_argument("--cameras", type=int, default=24)
+    parser.add_argument("--first-seed", type=int, default=VALIDATION_SEED, help="seed of the first world")
     parser.add_argument("--style", choices=("textured", "plain"), default="plain")
     parser.add_argument("--from-text", action="store_true", help="do not give the first frame")
     parser.add_argument("--clips", type=Path, help="folder that keeps the rendered clips")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         where = options.clips or Path(folder)
-        clips = load_shard(render_shard(0, VALIDATION_SEED, where, style=options.style, clips=options.cameras))
+        clips = load_shard(render_shard(0, options.first_seed, where, style=options.style, clips=options.cameras))
     assert clips.near_depth is not None
     pipe = CameraPipeline.from_pretrained(options.model)
     errors: dict[str, list[list[float]]] = {"generated": [], "true videos": [], "standing still": []}
