@@ -6,6 +6,7 @@ import torch
 from ucpe.evaluation.checking import check_video, effect_of
 from ucpe.evaluation.estimators.base import Calibration, EstimationFailure, PoseEstimate
 from ucpe.evaluation.estimators.colmap import PairMatches, keyframes, xfov_of_turns
+from ucpe.evaluation.report import checks
 from ucpe.evaluation.report.checks import draw_check, lines_of, terminal_plot
 from ucpe.lenses import UCM
 from ucpe.trajectories import Trajectory
@@ -161,15 +162,23 @@ def test_a_camera_without_effect_is_found_whatever_the_poses_say(video):
 
 
 @pytest.mark.slow
-def test_screen_and_picture_show_both_curves(video, tmp_path):
+def test_screen_and_picture_show_both_curves(video, tmp_path, monkeypatch):
     camera = moving()
     check = check_video(video, camera, Poses(camera.c2w[:1].repeat(FRAMES, 1, 1)), Angles(camera))
     text = "\n".join(lines_of(check))
     assert "✗ turn: not obeyed, 0.00 of 30.0° told" in text
     plot = terminal_plot(np.arange(3.0), np.array([0.0, 1, 2]), np.array([0.0, 0, 0]), width=9, height=3)
     assert [line[10:] for line in plot] == ["      ···", "   ···   ", "◉◉◉●●●●●●"]
+    drawn = []
+    monkeypatch.setattr(checks, "save_figure", lambda figure, path, dpi: drawn.append(figure))
     draw_check(check, tmp_path / "check.png")
-    assert (tmp_path / "check.png").stat().st_size > 20_000
+    frames, plots = drawn[0].subfigs
+    assert [axes.get_title() for axes in frames.axes] == [f"frame {number}" for number in check.shown]
+    assert [axes.get_title() for axes in plots.axes] == [f"{part.name}: {part.verdict}" for part in check.quantities]
+    for axes, quantity in zip(plots.axes, check.quantities):
+        told, measured = axes.lines
+        np.testing.assert_array_equal(told.get_ydata(), quantity.commanded)
+        np.testing.assert_array_equal(measured.get_ydata(), quantity.measured)
 
 
 @pytest.mark.parametrize("bend", [0.0, -0.1, 0.2])
