@@ -21,15 +21,19 @@ from typing import Any
 import numpy as np
 import torch
 
-from ucpe.bench.generated_videos import constant_guess
 from ucpe.desk import FPS, HEIGHT, WIDTH
 from ucpe.desk.clips import VALIDATION_SEED, DeskClips, load_shard, render_shard
+from ucpe.evaluation.camera_metrics import calibration_errors, commanded_calibration
+from ucpe.evaluation.estimators.base import Calibration, PoseEstimate
+from ucpe.evaluation.protocols import PROTOCOLS
+from ucpe.evaluation.records import pose_metrics
 from ucpe.evaluation.statistics import bootstrap_interval
 from ucpe.generation.pipeline import CameraPipeline
 from ucpe.trajectories import Trajectory
 from ucpe.video import write_video
 
 LEVELS = (0.6, 0.8, 0.95)
+METRICS = ("PitchErr", "RollErr", "XFoVErr", "XiErr", "RotErr", "TransErr")
 CAPTION = re.compile(r"(?P<objects>.+) on (?P<ground>\w+), (?P<skyline>.+) on the horizon, under an? (?P<sky>\w+) sky")
 
 
@@ -104,7 +108,7 @@ def table(folder: Path) -> None:
     guesses = constant_guess([Trajectory.load(folder / "cameras" / f"{name}.json") for name in names])
     print(f"{'':<10}{'measured':>10}{'95 %':>18}{'floor':>8}{'/floor':>8}{'constant':>10}{'/constant':>10}")
     floors = {**results["floors"]["pose"]["metrics"], **results["floors"]["calibration"]["metrics"]}
-    for metric in ("PitchErr", "RollErr", "XFoVErr", "XiErr", "RotErr", "TransErr"):
+    for metric in METRICS:
         part = "pose" if metric in ("RotErr", "TransErr") else "commanded"
         summary = results["summary"][part][metric]
         floor, guess = floors[metric], guesses[metric]
@@ -113,6 +117,23 @@ def table(folder: Path) -> None:
             f"{summary['mean'] / floor:>8.2f}{guess:>10.3f}{summary['mean'] / guess:>10.3f}"
         )
     print(f"{len(names)} videos, failures: {results['counts']}")
+
+
+def constant_guess(cameras: list[Trajectory]) -> dict[str, float]:
+    """Mean errors by metric of the best constant answer: median pitch, roll and lens of all cameras, and no motion."""
+    wanted = [commanded_calibration(camera, "ucm", HEIGHT, WIDTH) for camera in cameras]
+    pitch, roll = (np.median(np.concatenate([getattr(one, name) for one in wanted])) for name in ("pitch", "roll"))
+    lens = {name: np.median(np.concatenate([one.lens[name] for one in wanted])) for name in wanted[0].lens}
+    rows = []
+    for camera, truth in zip(cameras, wanted):
+        count = len(truth.frames)
+        numbers = {name: np.full(count, value) for name, value in lens.items()}
+        guess = Calibration("ucm", truth.frames, np.full(count, pitch), np.full(count, roll), numbers, {})
+        still = PoseEstimate(torch.eye(4, dtype=torch.float64).expand(count, 4, 4), truth.frames, 1.0, True)
+        poses = pose_metrics(camera, still, truth.frames / camera.fps, PROTOCOLS["robust"])
+        rows.append(calibration_errors(guess, truth) | poses)
+    found = {name: [row[name] for row in rows if name in row] for name in METRICS}
+    return {name: float(np.mean(values)) for name, values in found.items() if values}
 
 
 @torch.no_grad()

@@ -1,19 +1,32 @@
 """Generation from scratch: same start for all, exact continuation, readable latents, honest results."""
 
 import json
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import load_file
 
 from ucpe.bench import generation, pair_clips
 from ucpe.bench.generation import Benchmark, run_benchmark
 from ucpe.bench.generation_results import assemble, markdown
 from ucpe.bench.pair_clips import KEPT, PrincipalLatents, load_pairs
-from ucpe.bench.pair_model import CONTESTANTS, PairModel, find_contestant
+from ucpe.bench.pair_model import (
+    ADAPTERS,
+    BASE,
+    CONTESTANTS,
+    TRANSFORMER,
+    PairModel,
+    base_latents,
+    find_contestant,
+    save_base,
+)
 from ucpe.bench.runs import Machine
 from ucpe.desk import clips as desk_clips
+from ucpe.desk.model import make_tokenizer
+from ucpe.synthesis.worlds import vocabulary
 from ucpe.work import Record
 
 SMALL = Benchmark(("ucpe", "none"), seeds=1, steps=4, clips=8, cameras=4, checks=2)
@@ -71,6 +84,70 @@ def test_a_training_continues_exactly(clips, tmp_path, name):
     assert [again.train_step(latents, words, again.encode(pairs)) for _ in range(2)] == losses[1:]
     for one, other in zip(whole.average, again.average):
         assert torch.equal(one, other)
+
+
+@pytest.fixture(scope="module")
+def base(clips, tmp_path_factory):
+    """A base whose averaged weights are not its weights."""
+    pairs = load_pairs(clips / "training", 8)
+    latents = PrincipalLatents.fit(pairs.video)
+    words = len(make_tokenizer(vocabulary()))
+    model = PairModel("none", 0, words, 4)
+    torch._foreach_mul_(model.average, 1.5)
+    path = tmp_path_factory.mktemp("base") / "base.safetensors"
+    save_base(path, model, latents)
+    return path
+
+
+def test_a_base_keeps_its_averaged_weights_and_its_latents(clips, base):
+    pairs = load_pairs(clips / "training", 8)
+    latents = PrincipalLatents.fit(pairs.video)
+    assert torch.equal(base_latents(base).encode(pairs.video), latents.encode(pairs.video))
+    words = len(make_tokenizer(vocabulary()))
+    fresh, loaded = (PairModel("none", 0, words, 4, path).module.state_dict() for path in (None, base))
+    for name, value in loaded.items():
+        assert torch.allclose(value, 1.5 * fresh[name], rtol=1e-3, atol=1e-6), name
+
+
+def test_adapters_start_as_the_base_and_train_only_what_they_ask_for(clips, base):
+    pairs = load_pairs(clips / "training", 8)
+    latents = base_latents(base).encode(pairs.video)
+    words = torch.ones(8, 6, dtype=torch.long)
+    noise = torch.randn(latents[:4].shape, generator=torch.Generator().manual_seed(0))
+    made, before = {}, load_file(base)
+    for name in ADAPTERS:
+        model = PairModel(name, 0, len(make_tokenizer(vocabulary())), 4, base)
+        cameras = model.encode(pairs)
+        made[name] = model.sample(latents[:4, :, 0], noise, words[:4], cameras([0, 1, 2, 3]), steps=2)
+        for _ in range(2):
+            model.train_step(latents, words, cameras)
+        held = {f"module.{key}": value for key, value in model.module.state_dict().items()}
+        moved = [key for key in before if key in held and not torch.equal(before[key].float(), held[key])]
+        changed = {key.rpartition("blocks.")[2].split(".")[1] for key in moved}
+        expected = {"recammaster": {"attn1"}, "recammaster-relative": {"attn1"}}.get(name, set())
+        assert (len(moved) > 50) if name.startswith("cameractrl") else changed == expected, name
+        assert torch.equal(model.module["words"].weight, before["module.words.weight"].float())
+        assert model.learning_rate == (2e-3 if changed else 4e-3)
+    for name, found in made.items():
+        assert torch.allclose(found, made["none"], atol=1e-5), name
+
+
+def test_the_frozen_benchmark_runs_whole_and_compares_to_ucpe_with_up(clips, base, tmp_path, monkeypatch):
+    monkeypatch.setattr(generation, "missing_shards", lambda *_: [])
+    small = replace(SMALL, contestants=("ucpe-lat-up", "none", "ucpe", "recammaster-relative"), base=str(base))
+    results = run_benchmark(small, tmp_path, clips, workers=1)
+    assert all(facts is not None for facts in results.runs.values())
+    assert results.runs["none-seed-0"]["parameters"] == 0 < results.runs["ucpe-seed-0"]["parameters"]
+    assert set(results.differences["text"]) == {"none", "ucpe", "recammaster-relative"}
+    table = markdown(results)
+    assert table.startswith("# Adapters on a frozen base") and "4.12 / 15.21" in table
+    assert "Difference to UCPE + Lat-Up" in table
+
+
+def test_the_bundled_base_is_of_the_benchmarks_size_and_small():
+    assert BASE.stat().st_size < 4e6
+    model = PairModel("none", 0, len(make_tokenizer(vocabulary())), 4, BASE)
+    assert len(model.denoiser.transformer.blocks) == TRANSFORMER["num_layers"]
 
 
 def test_a_camera_changes_what_a_trained_model_makes(clips):

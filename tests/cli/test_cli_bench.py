@@ -2,8 +2,8 @@
 
 import pytest
 
-from ucpe.bench import adapters, encodings, generation
-from ucpe.bench.adapter_contestants import CONTESTANTS, MAIN, find_contestants
+from ucpe.bench import encodings, generation
+from ucpe.bench.pair_model import ADAPTERS
 from ucpe.cli.bench import main
 
 
@@ -58,31 +58,16 @@ def test_frozen_lists_contestants_and_passes_options_on(tmp_path, monkeypatch, c
     assert "cameractrl-relative" in capsys.readouterr().out
     asked = {}
 
-    def note(benchmark, folders, workers, minutes, progress, engine, retry_failed):
+    def note(benchmark, output, clips, workers, minutes, progress, engine, retry_failed):
         asked.update(locals())
-        return {}
 
-    monkeypatch.setattr(adapters, "run_benchmark", note)
-    monkeypatch.setattr(adapters, "markdown", lambda results: "the tables")
-    main(["generation", "frozen", "--quick", "-o", str(tmp_path), "--contestants", "ucpe", "gta", "--ablations",
-          "--minutes", "5", "--seeds", "4", "--data", str(tmp_path / "a"), "--own-learning-rates"])  # fmt: skip
-    benchmark, where = asked["benchmark"], asked["folders"]
-    assert benchmark.contestants[:3] == ("ucpe", "gta", "ucpe-pre") and len(benchmark.contestants) == 8
-    assert (benchmark.seeds, benchmark.steps, benchmark.learning_rate) == (4, 200, None)
-    assert (where.output, where.shared) == (tmp_path / "200-steps-own-learning-rates", tmp_path)
-    assert (where.data, where.shards, asked["minutes"]) == (tmp_path / "a", None, 5)
-    assert "the tables" in capsys.readouterr().out
-    main(["generation", "frozen", "-o", str(tmp_path), "--learning-rate", "4e-3"])
-    assert (asked["benchmark"].learning_rate, asked["folders"].output) == (4e-3, tmp_path / "1000-steps-rate-0.004")
-    assert asked["benchmark"].contestants == MAIN
-    main(["generation", "frozen", "-o", str(tmp_path), "--all"])
-    chosen = [contestant.name for contestant in find_contestants(asked["benchmark"].contestants)]
-    assert chosen == [name for name, one in CONTESTANTS.items() if not one.ablation]
-    wrongs = (
-        ["--learning-rate", "4e-3", "--own-learning-rates"],
-        ["--learning-rate", "-1"],
-        ["--all", "--contestants", "gta"],
-    )
-    for wrong in wrongs:
-        with pytest.raises(ValueError, match=r"learning|--contestants or --all"):
-            main(["generation", "frozen", "-o", str(tmp_path), *wrong])
+    monkeypatch.setattr(generation, "run_benchmark", note)
+    monkeypatch.setattr(generation, "markdown", lambda results: "the tables")
+    main(["generation", "frozen", "--quick", "-o", str(tmp_path), "--contestants", "ucpe", "gta-lat-up", "--seeds", "4",
+          "--minutes", "5", "--base", "mine.safetensors"])  # fmt: skip
+    benchmark = asked["benchmark"]
+    assert (benchmark.contestants, benchmark.seeds, benchmark.steps) == (("ucpe", "gta-lat-up"), 4, 200)
+    assert (benchmark.base, asked["minutes"]) == ("mine.safetensors", 5)
+    assert asked["output"] == tmp_path / "200-steps-frozen" and "the tables" in capsys.readouterr().out
+    main(["generation", "frozen", "-o", str(tmp_path)])
+    assert asked["benchmark"] == generation.FROZEN and asked["benchmark"].contestants == tuple(ADAPTERS)

@@ -11,7 +11,6 @@ from ucpe.evaluation.estimators.desk import DeskMotionEstimator
 from ucpe.evaluation.protocols import PROTOCOLS
 from ucpe.generation.pipeline import CameraPipeline
 from ucpe.lenses import FAMILIES, UCM
-from ucpe.training.base_models import find_folder
 from ucpe.trajectories import Trajectory
 
 SCENE = "a red tower on grass, hills on the horizon, under a clear sky"
@@ -33,19 +32,6 @@ def test_the_desk_model_is_small_and_says_what_it_is(pipe):
     assert not any('"_name_or_path"' in config for config in configs), "a path of the machine that trained it"
     parts = (pipe.pipe.transformer, pipe.pipe.vae, pipe.pipe.text_encoder, pipe.adapter)
     assert {parameter.dtype for part in parts for parameter in part.parameters()} == {torch.float32}
-
-
-def test_the_desk_base_has_the_latents_of_the_desk_model_and_no_adapter():
-    folder = find_folder("desk-base")
-    assert folder == desk.BASE_WEIGHTS and not (folder / "camera_adapter").exists()
-    assert not (folder / "vae").exists() and desk.part_folder(folder, "vae") == desk.WEIGHTS / "vae"
-    for name in ("tokenizer", "scheduler"):
-        for path in (desk.WEIGHTS / name).iterdir():
-            assert (folder / name / path.name).read_bytes() == path.read_bytes()
-    base = CameraPipeline.from_pretrained(folder, desk.WEIGHTS / "camera_adapter").pipe
-    ours = CameraPipeline.from_pretrained().transformer.state_dict()
-    weights = base.transformer.state_dict()
-    assert weights.keys() <= ours.keys() and any(not torch.equal(weights[name], ours[name]) for name in weights)
 
 
 def test_the_desk_model_needs_no_network(monkeypatch):

@@ -1,12 +1,13 @@
 """Who learns to follow a camera, and how fast: small video models trained from scratch, each told cameras in one way.
 
-`ucpe bench generation` runs it; `docs/evidence.md` says what it does and shows a run.
+`ucpe bench generation` runs it; `docs/evidence.md` says what it does and shows a run. `ucpe bench generation frozen`
+trains adapters on a frozen base instead (`docs/evidence-frozen.md`).
 """
 
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -17,12 +18,12 @@ from typing_extensions import Unpack
 
 from ucpe.bench.generation_results import MODES, Results, assemble, draw, markdown
 from ucpe.bench.pair_clips import PairClips, PrincipalLatents, load_pairs, missing_shards, render_pairs
-from ucpe.bench.pair_model import BATCH, CONTESTANTS, PairModel, find_contestant
+from ucpe.bench.pair_model import ADAPTERS, BASE, BATCH, CONTESTANTS, PairModel, base_latents, find_contestant
 from ucpe.bench.runs import Budget, Machine, check_sizes, on_all_cores, render_all, run_all
 from ucpe.desk.clips import VALIDATION_SEED
 from ucpe.desk.model import make_tokenizer
 from ucpe.evaluation.estimators.known_scene import commanded_motion, estimate_motion
-from ucpe.files import fingerprint_of, write_file
+from ucpe.files import file_fingerprint, fingerprint_of, write_file
 from ucpe.synthesis.worlds import vocabulary
 from ucpe.synthesis.worlds.surroundings import EYE_HEIGHT
 from ucpe.trajectories.rotations import angles_from_rotation
@@ -58,6 +59,8 @@ class Benchmark:
     """Held-out clips whose cameras are generated and measured."""
     checks: int = 4
     """How often, evenly over the steps, videos are generated and measured."""
+    base: str = ""
+    """File of the frozen base that adapters are trained on; without, everything is trained from scratch."""
 
     @property
     def measured_steps(self) -> list[int]:
@@ -70,6 +73,15 @@ QUICK = Benchmark(("ucpe", "prope", "cameractrl", "none"), seeds=1, steps=350, c
 
 LONG = Benchmark(steps=7000, clips=16384, cameras=64, checks=10)
 """Ten times the steps, for a night."""
+
+FROZEN = Benchmark(tuple(ADAPTERS), seeds=2, steps=1000, base=str(BASE))
+"""Adapters on the frozen base."""
+
+QUICK_FROZEN = replace(FROZEN, contestants=tuple(ADAPTERS)[:4], seeds=1, steps=200, clips=2048, cameras=16, checks=2)
+"""A first look at them."""
+
+LONG_FROZEN = replace(FROZEN, steps=10_000, clips=16384, cameras=64, checks=10)
+"""Ten times the steps."""
 
 
 @dataclass(frozen=True)
@@ -92,7 +104,7 @@ def run_benchmark(
     The same call again continues; what the minutes did not allow is shown as not run.
     """
     check_sizes(benchmark, "seeds", "steps", "clips", "cameras", "checks")
-    contestants = [find_contestant(name) for name in dict.fromkeys(benchmark.contestants)]
+    contestants = [find_contestant(name, bool(benchmark.base)) for name in dict.fromkeys(benchmark.contestants)]
     budget, options = Budget(minutes), on_all_cores(options)
     missing = missing_shards(benchmark.cameras, VALIDATION_SEED, clips / "held-out")
     missing += missing_shards(benchmark.clips, 0, clips / "training")
@@ -126,24 +138,28 @@ def plan(benchmark: Benchmark, contestants: list[str]) -> list[Item]:
 
 def training_key(benchmark: Benchmark, task: Task) -> str:
     """Fingerprint of everything that determines a run."""
-    version = "" if task.contestant == TRUTH else find_contestant(task.contestant).version
-    sizes = {name: getattr(benchmark, name) for name in ("steps", "clips", "cameras", "checks")}
-    return fingerprint_of(format=FORMAT, **sizes, **asdict(task), version=version)
+    frozen = bool(benchmark.base)
+    facts = {name: getattr(benchmark, name) for name in ("steps", "clips", "cameras", "checks")} | asdict(task)
+    facts["version"] = "" if task.contestant == TRUTH else find_contestant(task.contestant, frozen).version
+    if frozen:
+        facts["base"] = file_fingerprint(Path(benchmark.base))
+    return fingerprint_of(format=FORMAT, **facts)
 
 
 def perform(benchmark: Benchmark, clips: Path, unfinished: Path, task: Task) -> Record:
     """Train one contestant with one seed and measure what it generates along the way; a stopped training continues."""
     test = load_pairs(clips / "held-out", benchmark.cameras)
-    if task.contestant == TRUTH:
-        return measure_truth(test, load_pairs(clips / "training", min(FIT_CLIPS, benchmark.clips)))
+    base = Path(benchmark.base) if benchmark.base else None
     training = load_pairs(clips / "training", benchmark.clips)
-    latents = PrincipalLatents.fit(training.video[:FIT_CLIPS])
+    latents = PrincipalLatents.fit(training.video[:FIT_CLIPS]) if base is None else base_latents(base)
+    if task.contestant == TRUTH:
+        return measure_truth(test, latents)
     encoded = torch.cat([latents.encode(part) for part in training.video.split(256)])
     tokenizer = make_tokenizer(vocabulary())
     words, test_words = (
         tokenizer(part.captions, padding="max_length", return_tensors="pt")["input_ids"] for part in (training, test)
     )
-    model = PairModel(task.contestant, task.seed, len(tokenizer), benchmark.steps)
+    model = PairModel(task.contestant, task.seed, len(tokenizer), benchmark.steps, base)
     cameras, test_cameras = model.encode(training), model.encode(test)
     checkpoint = unfinished / f"{training_key(benchmark, task)}.safetensors"
     kept = model.load(checkpoint) if checkpoint.exists() else {}
@@ -188,9 +204,8 @@ def measure(
     }
 
 
-def measure_truth(test: PairClips, training: PairClips) -> Record:
+def measure_truth(test: PairClips, latents: PrincipalLatents) -> Record:
     """What was commanded, and what the measures find in true videos and in those videos through the latents."""
-    latents = PrincipalLatents.fit(training.video)
     commanded = [commanded_motion(camera.c2w[[0, -1]]) for camera in test.cameras]
     angles = [angles_from_rotation(camera.c2w[-1, :3, :3]) for camera in test.cameras]
     true, decoded = test.video[:, [0, -1]].numpy(), latents.decode(latents.encode(test.video))

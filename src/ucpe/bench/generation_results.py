@@ -10,15 +10,19 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ucpe.bench.figures import curve_plot, image_grid
+from ucpe.bench.pair_model import RELATIVE
 from ucpe.bench.runs import Machine
 from ucpe.bench.statistics import Difference, Spread, difference_of, spread_of
 from ucpe.bench.tables import NOT_RUN, markdown_table, not_run, shown_difference, shown_spread
+from ucpe.evaluation.report.quoted import quoted_rows
 from ucpe.work import Record
 
 if TYPE_CHECKING:
     from ucpe.bench.generation import Benchmark
 
-REFERENCE = "ucpe"
+REFERENCE, FROZEN_REFERENCE = "ucpe", "ucpe-lat-up"
+"""Contestants that the others are compared to, from scratch and on a frozen base."""
+
 METRICS = {"yaw": "Yaw (°)", "travel": "Travel", "pitch": "Pitch (°)", "roll": "Roll (°)"}
 """Errors by name: yaw and travel by geometry, pitch and roll of the last frame by the desk calibrator."""
 
@@ -29,6 +33,24 @@ TURNS = 10.0
 """Degrees above which the sign of a turn is judged."""
 
 MODES = {"first-frame": "First frame given", "text": "From text alone"}
+
+_OFF, _ON = "w/o absolute orientation control", "w/ absolute orientation control"
+_CUT = f"{_ON}, ablation"
+PAPER_ROWS = {
+    "ucpe-lat-up": (_ON, "UCPE"),
+    "recammaster": (_ON, "ReCamMaster"),
+    "cameractrl": (_ON, "Wan CameraCtrl"),
+    "prope-lat-up": (_CUT, "PRoPE"),
+    "gta-lat-up": (_CUT, "GTA"),
+    "ucpe": (_OFF, "UCPE"),
+    "recammaster-relative": (_OFF, "ReCamMaster"),
+    "cameractrl-relative": (_OFF, "Wan CameraCtrl"),
+    "ucpe-pre": (_CUT, "Pre-Attn"),
+    "ucpe-post": (_CUT, "Post-Attn"),
+    "ucpe-quarter": (_CUT, "1/4-dim (128x3)"),
+    "ucpe-eighth": (_CUT, "1/8-dim (192x1)"),
+}
+"""Rows of the paper's Table 1, by the contestants on a frozen base that are the same method."""
 
 ByMetric = dict[str, float]
 """A number for each of `METRICS`."""
@@ -56,6 +78,11 @@ class Results:
     """Errors at the end by mode, contestant and metric."""
     obedience: dict[str, dict[str, dict[str, float]]] = field(default_factory=dict)
     differences: dict[str, dict[str, dict[str, Difference | None]]] = field(default_factory=dict)
+
+
+def reference_of(name: str, frozen: bool) -> str:
+    """Contestant that another one is compared to: on a frozen base UCPE with Lat-Up, unless neither knows up."""
+    return FROZEN_REFERENCE if frozen and name not in RELATIVE else REFERENCE
 
 
 def assemble(
@@ -119,11 +146,11 @@ def assemble(
         differences={
             mode: {
                 name: {
-                    metric: difference_of(of(name, mode, last, metric), of(REFERENCE, mode, last, metric), False)
+                    metric: difference_of(of(name, mode, last, metric), of(reference, mode, last, metric), False)
                     for metric in METRICS
                 }
                 for name in titles
-                if name != REFERENCE
+                if (reference := reference_of(name, bool(benchmark.base))) != name
             }
             for mode in MODES
         },
@@ -135,8 +162,9 @@ def markdown(results: Results) -> str:
     benchmark, titles = results.benchmark, results.contestants
     finished = [facts for facts in results.runs.values() if facts is not None]
     hours = sum(facts["processor_seconds"] for facts in finished) / 3600
+    frozen = bool(benchmark.base)
     lines = [
-        "# Learning to follow a camera from scratch",
+        "# Adapters on a frozen base" if frozen else "# Learning to follow a camera from scratch",
         "",
         f"{benchmark.steps} steps of batch 16 on {benchmark.clips} pairs, {benchmark.cameras} held-out cameras; "
         f"{len(finished)} of {len(results.runs)} runs done, {hours:.2f} hours of processor time.",
@@ -149,25 +177,29 @@ def markdown(results: Results) -> str:
         "the last frame by geometry; pitch and roll of the last frame by the desk calibrator.",
         "",
     ]
+    known = {"Trained": _trained(results), "RotErr / TransErr in the paper": _quoted()} if frozen else {}
     for mode, title in MODES.items():
         rows = []
         for name, text in titles.items():
             final, obeys = results.final[mode][name], results.obedience[mode].get(name)
             row = [text, *(shown_spread(final[metric]) for metric in METRICS)]
             shown = ("turn_correlation", "turn_sign", "travel_direction")
-            rows.append(row + [NOT_RUN if obeys is None else f"{obeys[key]:.2f}" for key in shown])
+            row += [NOT_RUN if obeys is None else f"{obeys[key]:.2f}" for key in shown]
+            rows.append(row + [column.get(name, "") for column in known.values()])
         for kind, text in (("latents", "*true videos through the latents*"), ("true", "*true videos*")):
-            rows.append([text, *(f"{results.floors[kind][metric]:.2f}" for metric in METRICS), "", "", ""])
+            rows.append([text, *(f"{results.floors[kind][metric]:.2f}" for metric in METRICS)])
         still = [f"{results.still[metric]:.2f}" if metric in results.still else "" for metric in METRICS]
-        rows.append(["*a camera that stands still*", *still, "", "", ""])
-        head = ["", *METRICS.values(), "Turn correlation", "Turn sign right", "Travel direction right"]
+        rows.append(["*a camera that stands still*", *still])
+        head = ["", *METRICS.values(), "Turn correlation", "Turn sign right", "Travel direction right", *known]
+        rows = [row + [""] * (len(head) - len(row)) for row in rows]
         lines += [f"## {title}", "", markdown_table(head, rows)]
     curves = results.curves["yaw"]
     rows = [[titles[name], *(shown_spread(value, 1) for value in curves[name])] for name in titles]
     lines += ["## Yaw error by step, first frame given", ""]
     lines += [markdown_table(["", *(f"{check} steps" for check in results.checks)], rows)]
+    reference = FROZEN_REFERENCE if frozen else REFERENCE
     lines += [
-        f"## Difference to {titles.get(REFERENCE, REFERENCE)}",
+        f"## Difference to {titles.get(reference, reference)}",
         "",
         "Mean of the paired differences (same seed, same camera) with a 95 % interval for new seeds and cameras; "
         "better or worse only where the interval leaves out zero.",
@@ -180,6 +212,20 @@ def markdown(results: Results) -> str:
         ]
         lines += [f"{title}:", "", markdown_table(["", *METRICS.values()], rows)]
     return "\n".join(lines + not_run(results.runs))
+
+
+def _trained(results: Results) -> dict[str, str]:
+    """Number of trained parameters of every contestant that was run."""
+    facts = {run.rpartition("-seed-")[0]: facts for run, facts in results.runs.items() if facts is not None}
+    return {name: f"{facts[name.replace(':', '.')]['parameters'] / 1e6:.2f}M" for name in results.contestants
+            if name.replace(":", ".") in facts}  # fmt: skip
+
+
+def _quoted() -> dict[str, str]:
+    """The paper's own errors of pose for each of its rows, which other estimators measured on other videos."""
+    rows = {(row.group, row.method): row.metrics for row in quoted_rows("1")}
+    found = {name: rows[key] for name, key in PAPER_ROWS.items()}
+    return {name: f"{metrics['RotErr']:g} / {metrics['TransErr']:g}" for name, metrics in found.items()}
 
 
 def draw(results: Results, records: Mapping[str, Record], output: Path) -> None:

@@ -1,4 +1,4 @@
-"""The generation benchmark's model: a small Wan transformer that learns video and camera together, from scratch."""
+"""The generation benchmark's model: a small Wan transformer, from scratch or frozen, and what tells it cameras."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from ucpe.adapters import Adapter, CameraAdapter, CameraCondition, CameraCtrl, ReCamMaster
 from ucpe.bench.contestants import Contestant, find, maker_of
-from ucpe.bench.pair_clips import CHANNELS, PairClips
+from ucpe.bench.pair_clips import CHANNELS, PairClips, PrincipalLatents
 from ucpe.desk import HEIGHT, WIDTH
 from ucpe.files import atomic_file
 from ucpe.training.denoiser import Batch, Denoiser
@@ -43,6 +43,9 @@ FIRST_FRAME = 0.7
 
 BATCH = 16
 LEARNING_RATE = 2e-3
+ADAPTER_LEARNING_RATE = 4e-3
+"""Learning rate of an adapter that leaves all weights of its base as they are."""
+
 WARMUP = 50
 DECAY = 0.3
 """Share of the steps at the end over which the learning rate falls to zero."""
@@ -50,14 +53,24 @@ DECAY = 0.3
 EMA = 0.99
 """Decay of the average of the weights that videos are made with."""
 
+LATENTS = ("means", "bases", "scales")
+"""Fields of the latents, as a base's file keeps them."""
+
 LARGE = 100_000
 """Numbers per clip above which encoded cameras are not kept."""
+
+BASE = Path(__file__).with_name("pair_base.safetensors")
+"""The frozen base: this transformer with its words and latents, made by `recipes/pair_base.py` without a camera."""
 
 MakeAdapter = Callable[[nn.Module], Adapter | None]
 
 
 def _branch(**options: Any) -> MakeAdapter:
-    return lambda transformer: CameraAdapter.for_transformer(transformer, **BRANCH, **options)
+    return lambda transformer: CameraAdapter.for_transformer(transformer, **{**BRANCH, **options})
+
+
+def _ucpe(**options: Any) -> MakeAdapter:
+    return _branch(encoding="ucpe", orientation=True, **options)
 
 
 CONTESTANTS: dict[str, tuple[str, MakeAdapter]] = {
@@ -72,35 +85,74 @@ CONTESTANTS: dict[str, tuple[str, MakeAdapter]] = {
     "cape": ("CaPE", _branch(encoding="cape", orientation=False)),
     "none": ("None", lambda base: None),
 }
-"""Title and adapter of every contestant by name, in the order in which they are run."""
+"""Title and adapter of every contestant from scratch by name, in the order in which they are run."""
+
+ADAPTERS: dict[str, tuple[str, MakeAdapter]] = {
+    "ucpe-lat-up": CONTESTANTS["ucpe-lat-up"],
+    "none": ("Base alone", CONTESTANTS["none"][1]),
+    "recammaster": CONTESTANTS["recammaster"],
+    "cameractrl": CONTESTANTS["cameractrl"],
+    "prope-lat-up": ("PRoPE + Lat-Up", _branch(encoding="prope", orientation=True)),
+    "sightline-lat-up": ("Sightline + Lat-Up", _branch(encoding="sightline", orientation=True)),
+    "gta-lat-up": ("GTA + Lat-Up", _branch(encoding="gta", orientation=True)),
+    "ucpe": ("UCPE, relative", CONTESTANTS["ucpe"][1]),
+    "recammaster-relative": (
+        "ReCamMaster, relative",
+        lambda base: ReCamMaster.for_transformer(base, orientation=False),
+    ),
+    "cameractrl-relative": ("CameraCtrl, relative", lambda base: CameraCtrl.for_transformer(base, orientation=False)),
+    "ucpe-pre": ("UCPE before self-attention", _ucpe(placement="pre")),
+    "ucpe-post": ("UCPE after self-attention", _ucpe(placement="post")),
+    "ucpe-whole": ("UCPE, width 1/1", _ucpe(heads=4)),
+    "ucpe-quarter": ("UCPE, width 1/4", _ucpe(heads=1)),
+    "ucpe-eighth": ("UCPE, width 1/8", _ucpe(heads=1, head_dim=16)),
+}
+"""The same for adapters on the frozen base: the rows of the paper's Table 1, and Sightline."""
+
+RELATIVE = ("recammaster-relative", "cameractrl-relative")
+"""Adapters that are not told which way is up, and so are compared to UCPE without Lat-Up."""
 
 
-def find_contestant(name: str) -> Contestant:
+def known(frozen: bool) -> dict[str, tuple[str, MakeAdapter]]:
+    """Contestants by name, from scratch or on the frozen base."""
+    return ADAPTERS if frozen else CONTESTANTS
+
+
+def find_contestant(name: str, frozen: bool = False) -> Contestant:
     """A contestant by name, or a user's `Adapter` by its import path `module:Class`."""
-    return find(name, CONTESTANTS, Adapter)
+    return find(name, known(frozen), Adapter)
 
 
 class PairModel:
     """Transformer, adapter and word embeddings of one training, with its optimiser and averaged weights.
 
     Whatever the contestant, the transformer and the words start from the same weights, and step n sees the same clips,
-    noise and given frames.
+    noise and given frames. With a `base`, the file of another model's weights, only what the adapter asks for is
+    trained.
     """
 
-    def __init__(self, contestant: str, seed: int, words: int, steps: int):
+    def __init__(self, contestant: str, seed: int, words: int, steps: int, base: Path | None = None):
         from diffusers import WanTransformer3DModel
 
         torch.manual_seed(seed)
         transformer: Any = WanTransformer3DModel(**TRANSFORMER)
         embedding = nn.Embedding(words, TRANSFORMER["text_dim"], padding_idx=0)
-        make = maker_of(contestant, CONTESTANTS, Adapter)
-        make = make if contestant in CONTESTANTS else make.for_transformer
+        entries = known(base is not None)
+        make = maker_of(contestant, entries, Adapter)
+        make = make if contestant in entries else make.for_transformer
+        if base is not None:
+            load_base(base, transformer, embedding)
         self.adapter = make(transformer)
         self.denoiser = Denoiser(transformer, self.adapter, expand_timesteps=True)
-        self.module = nn.ModuleDict({"denoiser": self.denoiser, "words": embedding}).requires_grad_(True)
+        self.module = nn.ModuleDict({"denoiser": self.denoiser, "words": embedding}).requires_grad_(base is None)
+        if base is not None and self.adapter is not None:
+            self.denoiser.set_trainable(False)
         self.parameters = [parameter for parameter in self.module.parameters() if parameter.requires_grad]
         self.average = [parameter.detach().clone() for parameter in self.parameters]
-        self.optimizer = torch.optim.AdamW(self.parameters, lr=LEARNING_RATE, betas=(0.9, 0.98), weight_decay=0.02)
+        intact = base is not None and not any(parameter.requires_grad for parameter in transformer.parameters())
+        self.learning_rate = ADAPTER_LEARNING_RATE if intact else LEARNING_RATE
+        trained = self.parameters or [nn.Parameter(torch.zeros(()))]  # the frozen base alone has nothing to train
+        self.optimizer = torch.optim.AdamW(trained, lr=self.learning_rate, betas=(0.9, 0.98), weight_decay=0.02)
         self.seed, self.steps, self.step = seed, steps, 0
 
     def encode(self, clips: PairClips) -> Callable[[list[int]], CameraCondition | None]:
@@ -128,14 +180,16 @@ class PairModel:
         level[torch.rand(BATCH, generator=generator) < FIRST_FRAME, :, 0] = 0
         batch = Batch(latents[chosen], noise, level, self.module["words"](words[chosen]), cameras(chosen))
         loss = denoising_loss(self.denoiser(batch), batch.velocity, level, OBJECTIVE).mean()
+        self.step += 1
+        if not self.parameters:
+            return float(loss)
         self.optimizer.zero_grad()
         loss.backward()
         nn.utils.clip_grad_norm_(self.parameters, 1.0)
         for group in self.optimizer.param_groups:
-            left = (self.steps - self.step) / (DECAY * self.steps)
-            group["lr"] = LEARNING_RATE * min(1.0, (self.step + 1) / WARMUP, left)
+            left = (self.steps - self.step + 1) / (DECAY * self.steps)
+            group["lr"] = self.learning_rate * min(1.0, self.step / WARMUP, left)
         self.optimizer.step()
-        self.step += 1
         decay = min(EMA, self.step / (self.step + 10))
         torch._foreach_lerp_(self.average, [parameter.data for parameter in self.parameters], 1 - decay)
         return float(loss.detach())
@@ -191,6 +245,30 @@ class PairModel:
 
     def _averaged(self) -> _Exchanged:
         return _Exchanged(self.parameters, self.average)
+
+
+def load_base(path: Path, transformer: nn.Module, words: nn.Module) -> None:
+    """Load the weights of a base."""
+    tensors = load_file(path)
+    for module, prefix in ((transformer, "module.denoiser.transformer."), (words, "module.words.")):
+        state = {name.removeprefix(prefix): value.float() for name, value in tensors.items() if name.startswith(prefix)}
+        module.load_state_dict(state)
+
+
+def base_latents(path: Path) -> PrincipalLatents:
+    """The latents that a base makes."""
+    tensors = load_file(path)
+    return PrincipalLatents(*(tuple(tensors[f"{name}.{index}"] for index in (0, 1)) for name in LATENTS))  # type: ignore[arg-type]
+
+
+def save_base(path: Path, model: PairModel, latents: PrincipalLatents) -> None:
+    """Write averaged weights of a model without an adapter, in half precision, and the latents that it makes."""
+    names = [name for name, parameter in model.module.named_parameters() if parameter.requires_grad]
+    tensors = {f"module.{name}": value.half() for name, value in zip(names, model.average)}
+    for name in LATENTS:
+        tensors |= {f"{name}.{index}": value for index, value in enumerate(getattr(latents, name))}
+    with atomic_file(path) as temporary:
+        save_file({name: value.contiguous() for name, value in tensors.items()}, temporary)
 
 
 @dataclass

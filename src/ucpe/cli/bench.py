@@ -150,105 +150,46 @@ class Generation(Comparison):
     """Number of times that videos are measured, evenly over the steps. [default: by length]"""
 
 
+@dataclass
+class Frozen(Generation):
+    """Compare camera adapters on one small frozen video model that never saw a camera: the rows of the paper's Table 1.
+
+    1,000 steps, 32 cameras and 2 seeds by default; 200 steps, one seed and four contestants with --quick; ten times the
+    steps with --long. The same command again continues where the last one stopped.
+    """
+
+    base: str | None = None
+    """Another base, as `recipes/pair_base.py` writes it. [default: the bundled one]"""
+
+
 def generation(arguments: Sequence[str]) -> None:
-    """Run the comparison of trainings from scratch, or the one on a frozen base, and print its tables."""
-    if arguments and arguments[0] == "frozen":
-        return frozen(arguments[1:])
-    options = parse(Generation, arguments, "ucpe bench generation")
+    """Run the comparison of trainings from scratch, or of adapters on a frozen base, and print its tables."""
+    frozen = arguments[:1] == ["frozen"]
+    name = "ucpe bench generation" + " frozen" * frozen
+    options = parse(Frozen if frozen else Generation, arguments[frozen:], name)
     from dataclasses import replace
 
-    from ucpe.bench.generation import LONG, QUICK, Benchmark, markdown, run_benchmark
-    from ucpe.bench.pair_model import CONTESTANTS
+    from ucpe.bench import generation as bench
+    from ucpe.bench.pair_model import known
 
     if options.list:
-        return _list(CONTESTANTS)
-    benchmark = _length(options, QUICK, LONG, Benchmark())
+        return _list(known(frozen))
+    lengths = (
+        (bench.QUICK_FROZEN, bench.LONG_FROZEN, bench.FROZEN)
+        if frozen
+        else (bench.QUICK, bench.LONG, bench.Benchmark())
+    )
+    benchmark = _length(options, *lengths)
     benchmark = replace(
         benchmark,
         contestants=(*(options.contestants or benchmark.contestants), *options.adapter),
-        **given(options, "seeds", "steps", "clips", "cameras", "checks"),
+        **given(options, "seeds", "steps", "clips", "cameras", "checks", *["base"] * frozen),
     )
-    output = options.output / f"{benchmark.steps}-steps"
+    output = options.output / f"{benchmark.steps}-steps{'-frozen' * frozen}"
+    data = options.data or options.output / "clips"
     with progress_bar() as show:
-        results = run_benchmark(benchmark, output, options.data or options.output / "clips", **options.running(show))
-    print(f"{markdown(results)}\nwrote results.json, results.md, curves.png and views.png to {output}")
-
-
-@dataclass
-class Frozen(Comparison):
-    """Compare camera adapters in controlled generation: the rows of the paper's Table 1 on one small frozen base.
-
-    Five contestants, 1,000 steps, 48 cameras and 2 seeds by default; four contestants, 200 steps and 16 cameras with
-    --quick. The same command again continues where the last one stopped.
-    """
-
-    output: Annotated[Path, tyro.conf.arg(aliases=["-o"])] = Path("bench-generation-frozen")
-    """Folder for clips, base, runs and, by number of steps, results.json, results.md, errors.png and views.png."""
-    all: bool = False
-    """Also GTA, our Sightline and the rows without orientation: all but the variants of UCPE's branch."""
-    ablations: bool = False
-    """Also other placements and compressions of UCPE's branch."""
-    videos: int | None = None
-    """Number of held-out cameras, each generated from text and with a given first frame. [default: by length]"""
-    learning_rate: float | None = None
-    """Learning rate of all contestants. [default: 0.002]"""
-    own_learning_rates: bool = False
-    """Use each recipe's own learning rate (CameraCtrl's is a tenth of the others', as in the paper)."""
-    held_out: Path | None = None
-    """Desk clips to generate and validate with. [default: rendered into OUTPUT/held-out]"""
-    shards: int | None = None
-    """Number of shards of 256 clips to train on; missing ones are rendered. [default: what DATA holds, or 6; 2 if
-    --quick]"""
-    base: Path | None = None
-    """A pipeline folder to use as base. [default: the bundled one, which never saw a camera]"""
-    decoder: Path | None = None
-    """Autoencoder with the base's encoder and a better decoder, for the videos."""
-
-
-def frozen(arguments: Sequence[str]) -> None:
-    """Run the comparison of adapters on a frozen base and print its tables."""
-    options = parse(Frozen, arguments, "ucpe bench generation frozen")
-    from dataclasses import replace
-
-    from ucpe.bench.adapter_contestants import CONTESTANTS, MAIN
-
-    if options.list:
-        for name, contestant in CONTESTANTS.items():
-            print(f"{name:<22} {contestant.title:<16} {contestant.group}{', on demand' * (name not in MAIN)}")
-        return
-    from ucpe.bench import adapters as bench
-
-    benchmark = bench.QUICK if options.quick else bench.Benchmark()
-    chosen = options.contestants if options.contestants is not None else benchmark.contestants
-    if options.all and options.contestants is not None:
-        raise ValueError("name --contestants or --all, not both")
-    if options.all:
-        chosen = tuple(name for name, contestant in CONTESTANTS.items() if not contestant.ablation)
-    if options.ablations:
-        chosen = (*chosen, *(name for name, contestant in CONTESTANTS.items() if contestant.ablation))
-    if options.own_learning_rates and options.learning_rate is not None:
-        raise ValueError("name --learning-rate or --own-learning-rates, not both")
-    if options.learning_rate is not None and not options.learning_rate > 0:
-        raise ValueError(f"a learning rate is positive, got {options.learning_rate:g}")
-    benchmark = replace(
-        benchmark,
-        contestants=chosen,
-        learning_rate=None if options.own_learning_rates else options.learning_rate or benchmark.learning_rate,
-        **given(options, "seeds", "steps", "videos"),
-    )
-    shared = options.output.resolve()
-    rate = "" if options.learning_rate is None else f"-rate-{options.learning_rate:g}"
-    rate = "-own-learning-rates" if options.own_learning_rates else rate
-    paths = given(options, "data", "held_out", "base", "decoder")
-    folders = bench.Folders(
-        shared / f"{benchmark.steps}-steps{rate}",
-        shared,
-        shards=2 if options.quick and options.shards is None and options.data is None else options.shards,
-        **{name: path.resolve() for name, path in paths.items()},
-    )
-    with progress_bar() as show:
-        results = bench.run_benchmark(benchmark, folders, **options.running(show))
-    print(f"{bench.markdown(results)}\nwrote results.json, results.md, errors.png and views.png to {folders.output}")
+        results = bench.run_benchmark(benchmark, output, data, **options.running(show))
+    print(f"{bench.markdown(results)}\nwrote results.json, results.md, curves.png and views.png to {output}")
 
 
 def _list(contestants: Mapping[str, tuple[str, Any]]) -> None:

@@ -1,7 +1,7 @@
 """The desk model, Wan's real classes at laptop size, and all that belongs to it: its size, parts, clips and weights.
 
 `model` makes its parts, `clips` renders what it is trained on, `networks` are those of its estimators, and `weights`
-holds the model, the base and the estimators. How these were made is in `recipes/desk`.
+holds the model and the estimators. How these were made is in `recipes/desk`.
 """
 
 from pathlib import Path
@@ -19,16 +19,8 @@ _FOLDER = Path(__file__).parent / "weights"
 WEIGHTS = _FOLDER / "model"
 """The bundled pipeline folder with its adapter."""
 
-BASE_WEIGHTS = _FOLDER / "base"
-"""The bundled pipeline folder of the desk base, which never saw a camera; it shares the desk model's autoencoder."""
-
 ESTIMATORS = _FOLDER / "estimators.safetensors"
 """Weights of both estimators in half precision, with their own errors on held-out worlds."""
 
 ESTIMATOR_FLOORS = _FOLDER / "estimator_floors.json"
 """Own error of the motion estimator under the protocols other than `robust`."""
-
-
-def part_folder(pipeline: Path, name: str) -> Path:
-    """Folder of a part of a pipeline."""
-    return (WEIGHTS if name == "vae" and pipeline == BASE_WEIGHTS else pipeline) / name

@@ -27,15 +27,13 @@ def load_model(
     model: str | Path | None, adapter: AdapterSource = None, **options: Any
 ) -> tuple[Any, list[Adapter], Defaults]:
     """The diffusers pipeline of a model, the adapters of its transformers, and its defaults."""
-    from diffusers import AutoencoderKLWan, DiffusionPipeline
+    from diffusers import DiffusionPipeline
     from diffusers.utils.logging import is_progress_bar_enabled
 
     hub = {name: options[name] for name in HUB_OPTIONS if name in options}
     folder = find_model(model, **hub)
     sources = find_adapters(folder, adapter, **{name: hub[name] for name in hub if name != "revision"})
     defaults = Defaults.load(folder, pipeline_family(folder).defaults)
-    if folder == desk.BASE_WEIGHTS:
-        options.setdefault("vae", AutoencoderKLWan.from_pretrained(desk.part_folder(folder, "vae")))
     try:
         pipe = DiffusionPipeline.from_pretrained(str(folder if model is None else model), **options)
     except OSError as error:

@@ -17,7 +17,7 @@ from ucpe.desk import model as desk_parts
 from ucpe.files import file_fingerprint, fingerprint_of
 from ucpe.generation.loading import ADAPTER_FOLDER
 from ucpe.training.denoiser import Denoiser, PromptEncoder
-from ucpe.training.recipes import DESK, DESK_BASE, SANA_WM, WAN, WAN_I2V, Recipe
+from ucpe.training.recipes import DESK, SANA_WM, WAN, WAN_I2V, Recipe
 from ucpe.training.world_models import WorldModelDenoiser, WorldModelPromptEncoder
 
 ADAPTERS: dict[str, type[Adapter]] = {
@@ -173,7 +173,7 @@ class BaseModel:
                 raise ValueError(f"no autoencoder in {path}: expected its config.json and weights there")
             return path
         assert self.folder is not None
-        path = desk.part_folder(self.folder, self.recipe.expert or name if name == "transformer" else name)
+        path = self.folder / (self.recipe.expert or name if name == "transformer" else name)
         if not path.is_dir():
             raise OSError(f"{self.folder} has no {name}: it is no whole pipeline")
         return path
@@ -211,7 +211,7 @@ def transformer_class(config: dict[str, Any]) -> Any:
 
 def sized_transformer(recipe: Recipe, **changes: Any) -> Any:
     """The recipe's transformer from its config alone, with some arguments changed; weights are not loaded."""
-    known = {**TRANSFORMERS, DESK: desk_parts.transformer_config(), DESK_BASE: desk_parts.transformer_config()}
+    known = {**TRANSFORMERS, DESK: desk_parts.transformer_config()}
     config = known.get(recipe.model)
     if config is None:
         config = json.loads((find_folder(recipe.model) / "transformer" / "config.json").read_text())
@@ -220,12 +220,11 @@ def sized_transformer(recipe: Recipe, **changes: Any) -> Any:
 
 
 def find_folder(model: str) -> Path:
-    """Local folder of a pipeline: the folder itself, a bundled one, or what the hub (or its cache) has of an id."""
-    bundled = {DESK: desk.WEIGHTS, DESK_BASE: desk.BASE_WEIGHTS}
-    if model in bundled:
-        if not (bundled[model] / "model_index.json").is_file():
+    """Local folder of a pipeline: the folder itself, the bundled one, or what the hub (or its cache) has of an id."""
+    if model == DESK:
+        if not (desk.WEIGHTS / "model_index.json").is_file():
             raise OSError(f"the {model} model's weights are not part of this installation: train some with desk-model")
-        return bundled[model]
+        return desk.WEIGHTS
     path = Path(model)
     if path.is_dir():
         if not (path / "model_index.json").is_file():

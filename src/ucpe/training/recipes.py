@@ -15,7 +15,6 @@ WAN_I2V = "Wan-AI/Wan2.1-I2V-14B-480P-Diffusers"
 SANA_WM = "Efficient-Large-Model/SANA-WM_bidirectional-diffusers"
 DESK = "desk"
 """Name of the model that ships with the package."""
-DESK_BASE = "desk-base"
 """Name of a model of the same size that ships with it and never saw a camera."""
 
 PAPER_COMPRESSION = 8
@@ -27,7 +26,7 @@ class Recipe:
 
     name: str
     model: str = WAN
-    """Pipeline folder or hub id of the base model, or a bundled one: "desk" or "desk-base"."""
+    """Pipeline folder or hub id of the base model, or "desk", the bundled one."""
     expert: Literal["transformer", "transformer_2"] | None = None
     """Which transformer of a model with two: `transformer` denoises high noise, `transformer_2` low noise."""
     autoencoder: str | None = None
