@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator, Sequence
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any, Literal, TypeAlias
 
 import torch
@@ -54,6 +55,7 @@ LARGE_TRANSLATION = 10.0
 """Distance from the anchor, in near-plane depths, beyond which attention logits blow up."""
 
 
+@dataclass(frozen=True, eq=False, repr=False)
 class Operator:
     """Block-diagonal matrix D per token: 4 x 4 camera blocks on the first channels of a head, RoPE on the rest.
 
@@ -65,36 +67,20 @@ class Operator:
     them somewhere in its own image.
     """
 
-    def __init__(
-        self,
-        blocks: Tensor,  # (..., tokens or cameras, 4, 4)
-        inverse: Tensor,  # (..., tokens or cameras, 4, 4)
-        *,
-        head_dim: int,
-        tokens_per_block: int = 1,
-        cosine: Tensor | None = None,  # (tokens, angles) or None without RoPE; an angle turns two channels
-        sine: Tensor | None = None,  # (tokens, angles)
-        seen_cosine: Tensor | None = None,  # (..., cameras, heads or 1, tokens, angles) of keys, None if as cosine
-        seen_sine: Tensor | None = None,  # (..., cameras, heads or 1, tokens, angles)
-        camera_tokens: int = 1,
-        first_token: int = 0,
-        valid: Tensor | None = None,  # (..., tokens) bool, None if all are
-        transforms_value: bool = True,
-        anchor: Tensor | None = None,  # (..., 4, 4) pose of the world origin; (..., cameras, 4, 4) with views
-    ):
-        self.blocks = blocks
-        self.inverse = inverse
-        self.head_dim = head_dim
-        self.tokens_per_block = tokens_per_block
-        self.cosine = cosine
-        self.sine = sine
-        self.seen_cosine = seen_cosine
-        self.seen_sine = seen_sine
-        self.camera_tokens = camera_tokens
-        self.first_token = first_token
-        self.valid = valid
-        self.transforms_value = transforms_value
-        self.anchor = anchor
+    blocks: Tensor  # (..., tokens or cameras, 4, 4)
+    inverse: Tensor  # (..., tokens or cameras, 4, 4)
+    _: KW_ONLY
+    head_dim: int
+    tokens_per_block: int = 1
+    cosine: Tensor | None = None  # (tokens, angles) or None without RoPE; an angle turns two channels
+    sine: Tensor | None = None  # (tokens, angles)
+    seen_cosine: Tensor | None = None  # (..., cameras, heads or 1, tokens, angles) of keys, None if as cosine
+    seen_sine: Tensor | None = None  # (..., cameras, heads or 1, tokens, angles)
+    camera_tokens: int = 1
+    first_token: int = 0
+    valid: Tensor | None = None  # (..., tokens) bool, None if all are
+    transforms_value: bool = True
+    anchor: Tensor | None = None  # (..., 4, 4) pose of the world origin; (..., cameras, 4, 4) with views
 
     def query(self, x: Tensor) -> Tensor:
         """D^T x for queries (..., heads, tokens, head_dim)."""
@@ -215,7 +201,7 @@ class Operator:
 
     def replaced(self, **changes: Any) -> Operator:
         """The same operator with other tensors, by the names of the constructor."""
-        return Operator(**{**vars(self), **changes})
+        return replace(self, **changes)
 
 
 def camera_operator(
