@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -16,8 +16,6 @@ from ucpe.trajectories.moves import zoom_lens
 
 MOVE_TOLERANCE = 1e-3
 """How near, in near-plane depths (and tenths of a degree), the keyframes of an inserted move come to it."""
-
-MAX_UNDO = 500
 
 
 def view_at(shot: Shot, frame: int) -> Key:
@@ -197,40 +195,6 @@ def set_length(shot: Shot, frames: int, fps: float) -> Shot:
         raise ValueError(f"{len(places)} keyframes do not fit {frames} frames: simplify the path or delete some")
     keys = tuple(replace(key, frame=float(place)) for key, place in zip(shot.keys, places))
     return replace(shot, keys=keys, frames=frames, fps=fps)
-
-
-@dataclass
-class History:
-    """The shot, what it was before, and what was undone. Edits with the same tag in a row are one step (a drag)."""
-
-    shot: Shot
-    undone: list[Shot] = field(default_factory=list)
-    past: list[Shot] = field(default_factory=list)
-    tag: str | None = None
-
-    def edit(self, shot: Shot, tag: str | None = None) -> None:
-        """Take the next shot; the one before can be brought back, unless it belongs to the same drag."""
-        if shot == self.shot:
-            return
-        if tag is None or tag != self.tag:
-            self.past = [*self.past[-MAX_UNDO + 1 :], self.shot]
-        self.shot, self.undone, self.tag = shot, [], tag
-
-    def settle(self) -> None:
-        """End a drag: the next edit is a step of its own."""
-        self.tag = None
-
-    def undo(self) -> None:
-        """Bring back the shot before the last step."""
-        if self.past:
-            self.undone.append(self.shot)
-            self.shot, self.tag = self.past.pop(), None
-
-    def redo(self) -> None:
-        """Take back the last undo."""
-        if self.undone:
-            self.past.append(self.shot)
-            self.shot, self.tag = self.undone.pop(), None
 
 
 def _with_keys(shot: Shot, keys: list[Key]) -> Shot:

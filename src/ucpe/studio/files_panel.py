@@ -57,7 +57,7 @@ class FilesPanel:
 
     def refresh(self) -> None:
         """Show the commands of the shot as it is now."""
-        if self.page.window.document.history.tag is None:
+        if self.page.window.document.tag is None:
             path = self.page.studio.store.path_file(self.page.window.document.id)
             scene = self.page.studio.scene_file(self.page.window.shot)
             image = self.page.studio.image_file(self.page.window.shot)

@@ -70,7 +70,7 @@ class GeneratePanel:
         self.describe.set_visibility(self.page.window.caption() not in (None, shot.prompt))
         self.first.set_visibility(shot.image is not None)
         self.image.props(f'src="/studio/upload/{shot.image}" alt="The first frame"' if shot.image else "")
-        if self.checked is not shot and self.page.window.document.history.tag is None:
+        if self.checked is not shot and self.page.window.document.tag is None:
             self.checked = shot
             ui.timer(0, lambda: self.check(shot), once=True)
 

@@ -92,7 +92,7 @@ class LensPanel:
             self.name.set_value(lens["model"])
         for name, slider in self.sliders.items():
             slider.show(lens[name])
-        if self.measured != lens and self.page.window.document.history.tag is None:
+        if self.measured != lens and self.page.window.document.tag is None:
             self.measured = lens
             ui.timer(0, lambda: self.measure(lens), once=True)
 
