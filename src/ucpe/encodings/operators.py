@@ -394,24 +394,21 @@ def _join(operators: Sequence[Operator], join: Any, *, shared_tokens: bool) -> O
         for name in ("head_dim", "tokens_per_block", "transforms_value"):
             if getattr(operator, name) != getattr(first, name):
                 raise ValueError(f"operators differ in {name}: {getattr(first, name)}, {getattr(operator, name)}")
-        if (operator.seen_cosine is None) != (first.seen_cosine is None):
-            raise ValueError(f"operators differ: {first!r}, {operator!r}")
-        same_tokens = not shared_tokens or operator.token_count == first.token_count
-        if (operator.cosine is None) != (first.cosine is None) or not same_tokens:
+        ropes = [(o.cosine is None, o.seen_cosine is None) for o in (first, operator)]
+        if ropes[0] != ropes[1] or (shared_tokens and operator.token_count != first.token_count):
             raise ValueError(f"operators differ: {first!r}, {operator!r}")
         same_grid = operator.cosine is None or first.cosine is None or torch.equal(operator.cosine, first.cosine)
         if shared_tokens and not same_grid:
             raise ValueError("operators of one batch must have the same token grid")
     changes = {name: join([getattr(o, name) for o in operators], -3) for name in ("blocks", "inverse")}
-    if first.seen_cosine is not None:
-        changes |= {name: join([getattr(o, name) for o in operators], 0) for name in ("seen_cosine", "seen_sine")}
+    angles = ("seen_cosine", "seen_sine") if shared_tokens else ("cosine", "sine")
+    if getattr(first, angles[0]) is not None:
+        changes |= {name: join([getattr(o, name) for o in operators], 0) for name in angles}
     if any(operator.valid is not None for operator in operators):
         changes["valid"] = join([_valid(operator) for operator in operators], -1)
     if shared_tokens:
         anchors = [operator.anchor for operator in operators]
         changes["anchor"] = None if any(a is None for a in anchors) else join(anchors, 0)
-    elif first.cosine is not None:
-        changes |= {name: join([getattr(o, name) for o in operators], 0) for name in ("cosine", "sine")}
     return first.replaced(**changes)
 
 
