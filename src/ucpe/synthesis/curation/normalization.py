@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from ucpe.synthesis.curation.flow import DISFlow, NetworkFlow, SphereFlow, sphere_directions
 from ucpe.synthesis.curation.scale import DepthOptions, near_depth
-from ucpe.synthesis.curation.steps import Cause, Row, SourceClip, Step
+from ucpe.synthesis.curation.steps import Row, Rule, SourceClip, Step
 
 MOTION_WIDTH = 1024
 """Motion is given in pixels of a panorama this wide, as in PanoFlow, whatever the width of the footage."""
@@ -24,7 +24,7 @@ class ScaleNormalization(Step):
 
     name: ClassVar[str] = "scale"
     columns: ClassVar[Mapping[str, pa.DataType]] = {"near_depth": pa.float64(), "motion_magnitude": pa.float64()}
-    causes: ClassVar[tuple[Cause, ...]] = (Cause("no parallax", "motion_magnitude", "depth.min_parallax"),)
+    rules: ClassVar[tuple[Rule, ...]] = (Rule("no parallax", "motion_magnitude", "depth.min_parallax"),)
 
     depth: DepthOptions = field(default_factory=DepthOptions)
     motion_samples: int = 6

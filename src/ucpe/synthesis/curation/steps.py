@@ -19,25 +19,19 @@ Row = dict[str, Any]
 """What is known about a clip, by column."""
 
 
-class Measure(NamedTuple):
-    """A column that a threshold judges, as the report draws it."""
+class Rule(NamedTuple):
+    """Why a step drops clips, and what the report says of it."""
 
+    reason: str
+    """The reason, or how it begins; "" for what is only plotted."""
     column: str
-    threshold: str
-    label: str
-    lowest: bool = False
-    """Whether clips below the threshold are dropped, not those above it."""
-
-
-class Cause(NamedTuple):
-    """What the report says about clips that were dropped for one reason."""
-
-    starts: str
-    """How the reason begins."""
-    column: str
-    """Column that the reason rests on, "" if there is none."""
+    """Column that it rests on, "" if there is none."""
     option: str
     """Option of the step that decides it."""
+    label: str = ""
+    """Name of the column where the report plots it against the option; without, it does not."""
+    lowest: bool = False
+    """Whether clips below the option are dropped, not those above it."""
 
 
 class Step(Protocol):
@@ -53,8 +47,7 @@ class Step(Protocol):
     thresholds: ClassVar[tuple[str, ...]] = ()
     requires: ClassVar[tuple[str, ...]] = ()
     """Modules of the extra `curation` that it imports."""
-    measures: ClassVar[tuple[Measure, ...]] = ()
-    causes: ClassVar[tuple[Cause, ...]] = ()
+    rules: ClassVar[tuple[Rule, ...]] = ()
 
     def wanted(self) -> bool:
         """Whether its options ask for it."""
@@ -69,7 +62,9 @@ class Step(Protocol):
         """The clip's pieces, one or more, each with this step's columns, and `start` and `stop` where it splits."""
 
     def verdict(self, row: Row) -> str:
-        """Why a clip with this row is dropped; "" if it is kept."""
+        """Why a clip with this row is dropped, "" if it is kept; by default the first rule whose column is too high."""
+        broken = (rule for rule in self.rules if (row[rule.column] or 0.0) > getattr(self, rule.option))
+        return next((rule.reason for rule in broken), "")
 
 
 @dataclass(frozen=True)
