@@ -48,22 +48,7 @@ class Kalibr:
     def read(self, content: Section, camera: str | None) -> Lens:
         """The lens of one camera of the chain."""
         cameras = [key for key, entry in content.data.items() if isinstance(entry, dict) and "intrinsics" in entry]
-        entry = content.section(choose(cameras, camera, content.file))
-        distortion = entry.text("distortion_model").lower() if "distortion_model" in entry else "none"
-        model = (entry.text("camera_model").lower(), RADTAN.get(re.sub("[-_ ]", "", distortion), distortion))
-        if model not in MODELS:
-            known = ", ".join(f"{camera} + {distortion}" for camera, distortion in MODELS)
-            raise entry.error("camera_model", f"expected one of {known}; got {model[0]} + {model[1]}")
-        constructor, intrinsics, distortion = MODELS[model]
-        width, height = entry.image_size("resolution")
-        values = dict(zip(intrinsics.split(), entry.numbers("intrinsics", intrinsics)))
-        if distortion:
-            key = entry.first("distortion_coeffs", "distortion_coefficients")
-            if constructor is BrownConrady and len(entry.numbers(key)) == 5:
-                distortion += " k3"
-            values |= dict(zip(distortion.split(), entry.numbers(key, distortion)))
-        values |= {"cx": values["cx"] + 0.5, "cy": values["cy"] + 0.5}
-        return constructor(**values, width=width, height=height)
+        return lens_of_camera(content.section(choose(cameras, camera, content.file)))
 
     def write(self, lens: Lens, path: Path, height: int, width: int) -> None:
         """Write a lens as a chain of one camera."""
@@ -87,6 +72,25 @@ class Kalibr:
             sorted({constructor.kind for constructor, _, _ in MODELS.values() if hasattr(constructor, "kind")})
         )
         raise ValueError(f"Kalibr has no {lens.kind}; it has {known}: fit the lens to one of them first")
+
+
+def lens_of_camera(entry: Section) -> Lens:
+    """The lens that an entry of a chain describes."""
+    distortion = entry.text("distortion_model").lower() if "distortion_model" in entry else "none"
+    model = (entry.text("camera_model").lower(), RADTAN.get(re.sub("[-_ ]", "", distortion), distortion))
+    if model not in MODELS:
+        known = ", ".join(f"{camera} + {distortion}" for camera, distortion in MODELS)
+        raise entry.error("camera_model", f"expected one of {known}; got {model[0]} + {model[1]}")
+    constructor, intrinsics, distortion = MODELS[model]
+    width, height = entry.image_size("resolution", "image_width image_height")
+    values = dict(zip(intrinsics.split(), entry.numbers("intrinsics", intrinsics)))
+    if distortion:
+        key = entry.first("distortion_coeffs", "distortion_coefficients")
+        if constructor is BrownConrady and len(entry.numbers(key)) == 5:
+            distortion += " k3"
+        values |= dict(zip(distortion.split(), entry.numbers(key, distortion)))
+    values |= {"cx": values["cx"] + 0.5, "cy": values["cy"] + 0.5}
+    return constructor(**values, width=width, height=height)
 
 
 def choose(cameras: list[str], camera: str | None, file: str) -> str:
