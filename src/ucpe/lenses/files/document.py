@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 import warnings
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
@@ -79,6 +80,14 @@ class Section:
         if not isinstance(value, str):
             raise self.error(key, f"expected a word, got {value!r}")
         return value
+
+    def one_of(self, key: str, known: Collection[str], usual: str | None = None) -> str:
+        """One of the known words, whatever its case in the file; the usual one where there is none."""
+        word = self.text(key) if usual is None or self.data.get(key) else usual
+        found = next((name for name in known if name.lower() == word.lower()), None)
+        if found is None:
+            raise self.error(key, f"expected one of {', '.join(known)}; got {word}")
+        return found
 
     def section(self, key: str) -> Section:
         """A mapping inside this one."""

@@ -52,10 +52,7 @@ def _cameras(data: dict[str, Any]) -> dict[str, dict[str, Any]]:
 
 def lens_of_camera(entry: Section) -> Lens:
     """The lens that an entry of `cameras` describes."""
-    kind = entry.text("projection_type") if "projection_type" in entry else "perspective"
-    if kind not in MODELS:
-        raise entry.error("projection_type", f"expected one of {', '.join(MODELS)}; got {kind}")
-    constructor, names = MODELS[kind]
+    constructor, names = MODELS[entry.one_of("projection_type", MODELS, usual="perspective")]
     if constructor is Equirectangular:
         return Equirectangular()
     width, height = entry.image_size("width height")
