@@ -15,14 +15,13 @@ from ucpe.encodings.frames import (
     Frame,
     Position,
     as_poses,
-    camera_ray_frames,
-    identity_where,
-    rigid_inverse,
+    ray_frames_of_poses,
     token_grid,
     token_rays,
 )
 from ucpe.encodings.sightings import sightings
 from ucpe.lenses.base import Lens
+from ucpe.trajectories.rotations import invert_pose
 
 Encoding: TypeAlias = Literal["ucpe", "gta", "prope", "cape", "urope", "sightline"]
 
@@ -233,19 +232,17 @@ def camera_operator(
     pairwise = encoding in PAIRWISE
     world = c2w = _per_camera(lens, as_poses(c2w))
     origin = _anchor_pose(c2w, anchor)
-    c2w = c2w if origin is None else rigid_inverse(origin)[..., None, :, :] @ c2w
+    c2w = c2w if origin is None else invert_pose(origin)[..., None, :, :] @ c2w
     _warn_of_large_translations(c2w)
     if encoding in ("ucpe", "sightline"):
-        ray_to_camera, valid = camera_ray_frames(lens, height, width, frame, position, c2w)
-        inverse = c2w[..., None, None, :, :] @ ray_to_camera
-        valid = valid.expand(inverse.shape[:-2])
-        inverse = identity_where(~valid, inverse).flatten(-5, -3)
-        blocks = rigid_inverse(inverse)
+        ray_to_world, valid = ray_frames_of_poses(lens, c2w, height, width, frame, position)
+        inverse = ray_to_world.flatten(-5, -3)
+        blocks = invert_pose(inverse)
         tokens_per_block = 1
     else:
         valid = token_rays(lens, height, width, position, c2w).valid
         valid = valid.expand(*c2w.shape[:-2], height, width)
-        inverse, blocks = c2w, rigid_inverse(c2w)
+        inverse, blocks = c2w, invert_pose(c2w)
         if encoding == "urope":
             inverse = blocks = torch.eye(4, dtype=c2w.dtype, device=c2w.device).expand_as(c2w)
         if encoding == "prope":
