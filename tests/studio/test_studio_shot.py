@@ -42,7 +42,7 @@ def test_a_shot_passes_through_its_keyframes(shot):
         frame = int(key.frame)
         assert np.allclose(shot.camera.positions[frame], key.position)
         assert np.allclose([float(angle) for angle in shot.camera[frame].angles], [key.pitch, key.yaw, key.roll])
-        assert shot.lens_at(frame).to_dict() == pytest.approx(key.lens)
+        assert shot.camera.lens_at(frame).to_dict() == pytest.approx(key.lens)
 
 
 def test_a_shot_becomes_json_and_comes_back(shot):

@@ -27,7 +27,7 @@ def view_at(shot: Shot, frame: int) -> Key:
     pitch, yaw, roll = (float(angle) for angle in shot.camera[frame].angles)
     x, y, z = shot.camera.positions[frame].tolist()
     yaw += 360 * round((before[-1].yaw - yaw) / 360)
-    return Key(float(frame), shot.lens_at(frame).to_dict(), (x, y, z), pitch, yaw, roll, before[-1].easing)
+    return Key(float(frame), shot.camera.lens_at(frame).to_dict(), (x, y, z), pitch, yaw, roll, before[-1].easing)
 
 
 def put_key(shot: Shot, key: Key) -> Shot:
@@ -75,9 +75,8 @@ def set_lens(shot: Shot, lens: Lens, index: int | None = None) -> Shot:
 
 def set_lens_parameter(shot: Shot, name: str, value: float, index: int | None = None) -> Shot:
     """Change one parameter of the lens on the whole path, or at one keyframe."""
-    places = range(len(shot.keys)) if index is None else [index]
     keys = list(shot.keys)
-    for place in places:
+    for place in range(len(keys)) if index is None else [index]:
         keys[place] = replace(keys[place], lens={**keys[place].lens, name: float(value)})
     return _with_keys(shot, keys)
 
@@ -90,9 +89,8 @@ def zoomed(view: Key, factor: float) -> Key:
 
 def turned(view: Key, pitch: float = 0.0, yaw: float = 0.0, roll: float = 0.0) -> Key:
     """The camera turned by angles in degrees; the pitch stays within straight up and straight down."""
-    return replace(
-        view, pitch=min(max(view.pitch + pitch, -90.0), 90.0), yaw=view.yaw + yaw, roll=_wrapped(view.roll + roll)
-    )
+    pitch = min(max(view.pitch + pitch, -90.0), 90.0)
+    return replace(view, pitch=pitch, yaw=view.yaw + yaw, roll=(view.roll + roll + 180) % 360 - 180)
 
 
 def walked(view: Key, right: float = 0.0, up: float = 0.0, forward: float = 0.0) -> Key:
@@ -204,7 +202,3 @@ def _with_keys(shot: Shot, keys: list[Key]) -> Shot:
 def _shape(lens: dict[str, Any]) -> tuple[Any, ...]:
     """What lenses of one path share: the model, its parameters' names and its settings."""
     return tuple((name, None if isinstance(value, float) else value) for name, value in lens.items())
-
-
-def _wrapped(degrees: float) -> float:
-    return (degrees + 180) % 360 - 180
