@@ -8,8 +8,7 @@ import torch
 from torch import Tensor
 
 from ucpe.lenses.base import Lens
-from ucpe.lenses.files.document import ReadOnly, Section
-from ucpe.lenses.files.kalibr import choose
+from ucpe.lenses.files.document import ReadOnly, Section, choose
 from ucpe.lenses.fisheye import KannalaBrandt
 from ucpe.lenses.pinhole import BrownConrady, Pinhole
 from ucpe.lenses.unified import EUCM, DoubleSphere

@@ -161,6 +161,21 @@ class ReadOnly:
         raise ValueError(f"{self.name} files are read, not written: save the lens as kalibr, opencv, colmap or ours")
 
 
+def choose(cameras: list[str], camera: str | None, file: str) -> str:
+    """The camera asked for, or the only one there is; cam0 and cam1 are any file's two cameras, in order of name."""
+    if camera is not None and str(camera) in cameras:
+        return str(camera)
+    if len(cameras) == 2 and camera in ("cam0", "cam1"):
+        return sorted(cameras, key=lambda name: (len(name), name))[int(camera[3])]
+    listed = ", ".join(cameras) or "none"
+    if camera is not None:
+        raise ValueError(f"{file}: no camera {camera!r}; there are {listed}")
+    if len(cameras) != 1:
+        offer = f"{file}:{cameras[0]}" if cameras else "another file"
+        raise ValueError(f"{file}: holds {len(cameras)} cameras ({listed}): say which one, as {offer}")
+    return cameras[0]
+
+
 def batch_entry(lens: Lens, camera: str | None, file: str) -> Lens:
     """The lens of the batch entry with number `camera`; the lens as it is if it has no batch or none is asked for."""
     if camera is None or not lens.batch_shape:

@@ -10,7 +10,7 @@ import yaml
 
 from ucpe.files import write_file
 from ucpe.lenses.base import Lens
-from ucpe.lenses.files.document import Section, calibration
+from ucpe.lenses.files.document import Section, calibration, choose
 from ucpe.lenses.fisheye import FieldOfView, KannalaBrandt
 from ucpe.lenses.pinhole import BrownConrady, Pinhole
 from ucpe.lenses.unified import EUCM, UCM, DoubleSphere, Mei
@@ -91,18 +91,3 @@ def lens_of_camera(entry: Section) -> Lens:
         values |= dict(zip(distortion.split(), entry.numbers(key, distortion)))
     values |= {"cx": values["cx"] + 0.5, "cy": values["cy"] + 0.5}
     return constructor(**values, width=width, height=height)
-
-
-def choose(cameras: list[str], camera: str | None, file: str) -> str:
-    """The camera asked for, or the only one there is; cam0 and cam1 are any file's two cameras, in order of name."""
-    if camera is not None and str(camera) in cameras:
-        return str(camera)
-    if len(cameras) == 2 and camera in ("cam0", "cam1"):
-        return sorted(cameras, key=lambda name: (len(name), name))[int(camera[3])]
-    listed = ", ".join(cameras) or "none"
-    if camera is not None:
-        raise ValueError(f"{file}: no camera {camera!r}; there are {listed}")
-    if len(cameras) != 1:
-        offer = f"{file}:{cameras[0]}" if cameras else "another file"
-        raise ValueError(f"{file}: holds {len(cameras)} cameras ({listed}): say which one, as {offer}")
-    return cameras[0]
