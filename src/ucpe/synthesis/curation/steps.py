@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import importlib
-from collections.abc import Iterator, Mapping
+import itertools
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, Protocol
@@ -155,6 +156,15 @@ def options_of(step: Any) -> list[Any]:
     """What a step's measurements depend on: its class and its fields, without thresholds."""
     fields = dataclasses.asdict(step) if dataclasses.is_dataclass(step) and not isinstance(step, type) else {}
     return [type(step).__qualname__, {key: value for key, value in fields.items() if key not in step.thresholds}]
+
+
+def runs(
+    numbers: Iterable[int],  # increasing
+) -> list[tuple[int, int]]:
+    """Runs of consecutive numbers: the first of each, and the one after its last."""
+    groups = itertools.groupby(enumerate(numbers), key=lambda place: place[1] - place[0])
+    found = [[number for _, number in group] for _, group in groups]
+    return [(run[0], run[-1] + 1) for run in found]
 
 
 def require(module: str, reader: str) -> Any:
