@@ -16,6 +16,7 @@ import torch
 
 from ucpe.synthesis.curation.gravity import find_up
 from ucpe.synthesis.curation.steps import Row, Rule, SourceClip, Step
+from ucpe.synthesis.rows import poses_of
 from ucpe.trajectories.rotations import nearest_rotation, rotation_angle
 
 LOOK_HEIGHT = 256
@@ -53,7 +54,7 @@ class RotationCheck(Step):
 
     def run(self, clip: SourceClip) -> list[Row]:
         """Angles in degrees from the clip's poses, and from vertical lines in a few frames (null if there are none)."""
-        rotations = np.asarray(clip.row["c2w"], np.float64).reshape(-1, 3, 4)[:, :, :3]
+        rotations = poses_of(clip.row["c2w"]).numpy()[:, :3, :3]
         up = find_up(clip.frames(self.looks, LOOK_HEIGHT))
         return [
             {
