@@ -5,15 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ucpe.evaluation.report.quoted import QuotedRow, quoted_rows
+from ucpe.evaluation.report.quoted import ABLATION, ABSOLUTE, RELATIVE, QuotedRow, quoted_rows
 from ucpe.training.recipes import RECIPES, Recipe, desk_model
-
-RELATIVE, ABSOLUTE, ABLATION = (
-    "w/o absolute orientation control",
-    "w/ absolute orientation control",
-    "w/ absolute orientation control, ablation",
-)
-"""Groups of rows, as in the paper's Table 1."""
 
 NO_CAMERA = "no camera control"
 """Group of the base itself, which the paper does not list."""
