@@ -25,6 +25,9 @@ from ucpe.trajectories import Trajectory
 from ucpe.video import write_video
 from ucpe.work import OutOfTime
 
+DESK = EstimatorChoice("desk")
+"""What measures videos."""
+
 PROTOCOL = "robust"
 """Pose protocol of every number; the records of each evaluation hold the other ones too."""
 
@@ -76,7 +79,8 @@ def measure(
         if done < total and not goes_on():
             raise OutOfTime(f"{folder} with {done} of {total} videos measured")
 
-    results = evaluate(jobs, folder / "report", evaluation_settings(label), progress=check)
+    settings = EvaluationSettings(pose=DESK, calibrator=DESK, protocol=PROTOCOL, label=label)
+    results = evaluate(jobs, folder / "report", settings, progress=check)
     rows = [video.metrics(PROTOCOL) for video in results.videos]
     return {name: np.array([row.get(name, math.nan) for row in rows]) for name in METRICS}
 
@@ -86,26 +90,15 @@ def video_path(folder: Path, index: int) -> Path:
     return folder / "videos" / f"{index:04d}.mp4"
 
 
-def evaluation_settings(label: str = "") -> EvaluationSettings:
-    """How videos are evaluated: by the desk estimators."""
-    desk = EstimatorChoice("desk")
-    return EvaluationSettings(pose=desk, calibrator=desk, protocol=PROTOCOL, label=label)
-
-
 def estimators() -> list[Any]:
     """Descriptions of the estimators and fingerprints of their weights."""
-    settings = evaluation_settings()
-    assert settings.pose is not None and settings.calibrator is not None
-    used = (settings.pose.pose_estimator(), settings.calibrator.calibrator())
+    used = (DESK.pose_estimator(), DESK.calibrator())
     return [[one.describe(), [file_fingerprint(path) for path in one.files("")]] for one in used]
 
 
 def floors() -> dict[str, float]:
     """The estimators' own errors on true videos, by metric."""
-    settings = evaluation_settings()
-    assert settings.pose is not None and settings.calibrator is not None
-    found = {**(settings.pose.pose_estimator().floor(PROTOCOL) or {})}
-    found |= settings.calibrator.calibrator().floor() or {}
+    found = {**(DESK.pose_estimator().floor(PROTOCOL) or {}), **(DESK.calibrator().floor() or {})}
     return {name: found[name] for name in METRICS if name in found}
 
 
