@@ -179,7 +179,7 @@ def draw(results: Results, records: Mapping[str, Record], truth: Sequence[np.nda
         for mode, title in MODES.items()
     }
     dot_plot(output / "errors.png", panels, "error as a share of the constant guess")
-    found = {name: _first_record(records, name) for name in titles}
+    found = {name: next(iter(_by_seed(records, name).values()), None) for name in titles}
     if not truth or not any(found.values()):
         return
     rows: dict[str, list[np.ndarray | None]] = {}
@@ -196,7 +196,7 @@ def draw(results: Results, records: Mapping[str, Record], truth: Sequence[np.nda
 def _table(results: Results, mode: str) -> str:
     measured, errors = {*METRICS, LOSS}, results.errors[mode]
     columns = [column for column in COLUMNS if column.metric in (*METRICS, *TABLE)] + [LOSS_COLUMN]
-    head = ["Method", "Params", *(f"{one.title} {'↑' if one.more_is_better else '↓'}" for one in columns), "Videos"]
+    head = ["Method", "Params", *(one.heading for one in columns), "Videos"]
     rows = []
     for group in GROUPS:
         rows.append([f"*{group}*"] + [""] * (len(head) - 1))
@@ -242,18 +242,21 @@ def _difference_table(results: Results, mode: str) -> str:
 def _values(records: Mapping[str, Record], name: str, mode: str, metric: str) -> dict[int, np.ndarray]:
     """Values (videos,) of a contestant by seed; of the loss a single one."""
     found = {}
-    for key, record in records.items():
-        contestant, _, seed = key.partition("/seed-")
-        if contestant != name:
-            continue
+    for seed, record in _by_seed(records, name).items():
         if metric == LOSS:
             if LOSSES[mode] in record.facts["validation"]:
-                found[int(seed)] = np.array([record.facts["validation"][LOSSES[mode]]])
+                found[seed] = np.array([record.facts["validation"][LOSSES[mode]]])
         elif f"{mode}/{metric}" in record.tensors:
             values = record.tensors[f"{mode}/{metric}"].numpy()
             if np.isfinite(values).any():
-                found[int(seed)] = values
+                found[seed] = values
     return found
+
+
+def _by_seed(runs: Mapping[str, Any], name: str) -> dict[int, Any]:
+    """What belongs to the runs of a contestant."""
+    named = ((key.partition("/seed-"), found) for key, found in runs.items())
+    return {int(seed): found for (contestant, _, seed), found in named if contestant == name}
 
 
 def _scaled(value: Spread | None, unit: float | None) -> Spread | None:
@@ -263,17 +266,12 @@ def _scaled(value: Spread | None, unit: float | None) -> Spread | None:
     return replace(value, mean=value.mean / unit, deviation=deviation)
 
 
-def _first_record(records: Mapping[str, Record], name: str) -> Record | None:
-    found = sorted(key for key in records if key.partition("/seed-")[0] == name)
-    return records[found[0]] if found else None
-
-
 def _one_per_family(families: Sequence[str]) -> list[int]:
     return [families.index(family) for family in dict.fromkeys(families)]
 
 
 def _parameters(results: Results, name: str) -> str:
-    facts = [facts for key, facts in results.runs.items() if key.partition("/seed-")[0] == name and facts]
+    facts = [facts for facts in _by_seed(results.runs, name).values() if facts]
     return f"{facts[0]['parameters'] / 1e6:.2f}M" if facts else "–"
 
 
