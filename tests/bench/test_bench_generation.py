@@ -69,7 +69,7 @@ def test_a_training_continues_exactly(clips, tmp_path, name):
     again = PairModel(name, 3, 10, 4)
     assert again.load(tmp_path / "state.safetensors") == {"seen": torch.tensor(1)}
     assert [again.train_step(latents, words, again.encode(pairs)) for _ in range(2)] == losses[1:]
-    for one, other in zip(whole.average, again.average):
+    for one, other in zip(whole.average.values(), again.average.values()):
         assert torch.equal(one, other)
 
 

@@ -163,7 +163,7 @@ def perform(benchmark: Benchmark, clips: Path, unfinished: Path, task: Task) -> 
         if model.step in checks or model.step % CHECKPOINT_EVERY == 0:
             model.save(checkpoint, kept)
     losses = torch.stack([kept.pop(f"loss/{step}") for step in range(1, benchmark.steps + 1)])
-    facts = {"parameters": sum(parameter.numel() for parameter in model.parameters), "batch": BATCH}
+    facts = {"parameters": sum(parameter.numel() for parameter in model.parameters.values()), "batch": BATCH}
     return Record({**kept, "loss": losses}, facts)
 
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,10 @@ from ucpe.bench.pair_clips import CHANNELS, PairClips
 from ucpe.desk import HEIGHT, WIDTH
 from ucpe.files import atomic_file
 from ucpe.training.denoiser import Batch, Denoiser
+from ucpe.training.loop import swapped
 from ucpe.training.objective import FlowMatching, denoising_loss
+from ucpe.training.recipes import Recipe
+from ucpe.training.steps import plan_step
 
 TRANSFORMER: dict[str, Any] = {
     "patch_size": (1, 2, 2),
@@ -38,10 +41,10 @@ BRANCH = {"heads": 2, "head_dim": 32}
 """Attention branch of the adapters that have one: half of the width."""
 
 OBJECTIVE = FlowMatching(shift=3.0, weighting="none")
-FIRST_FRAME = 0.7
-"""Share of training clips whose first frame is given."""
-
 BATCH = 16
+RECIPE = Recipe("pairs", batch=BATCH, objective=OBJECTIVE, first_frame=0.7)
+"""What a training step draws."""
+
 LEARNING_RATE = 2e-3
 WARMUP = 50
 DECAY = 0.3
@@ -98,10 +101,14 @@ class PairModel:
         self.adapter = make(transformer)
         self.denoiser = Denoiser(transformer, self.adapter, expand_timesteps=True)
         self.module = nn.ModuleDict({"denoiser": self.denoiser, "words": embedding}).requires_grad_(True)
-        self.parameters = [parameter for parameter in self.module.parameters() if parameter.requires_grad]
-        self.average = [parameter.detach().clone() for parameter in self.parameters]
-        self.optimizer = torch.optim.AdamW(self.parameters, lr=LEARNING_RATE, betas=(0.9, 0.98), weight_decay=0.02)
-        self.seed, self.steps, self.step = seed, steps, 0
+        trained = (parameter for parameter in self.module.parameters() if parameter.requires_grad)
+        self.parameters = {str(index): parameter for index, parameter in enumerate(trained)}
+        self.average = {name: parameter.detach().clone() for name, parameter in self.parameters.items()}
+        self.optimizer = torch.optim.AdamW(
+            self.parameters.values(), lr=LEARNING_RATE, betas=(0.9, 0.98), weight_decay=0.02
+        )
+        self.recipe = replace(RECIPE, seed=seed, steps=steps)
+        self.step = 0
 
     def encode(self, clips: PairClips) -> Callable[[list[int]], CameraCondition | None]:
         """Cameras of some clips by their numbers; encoded ahead unless that would fill the memory."""
@@ -121,23 +128,22 @@ class PairModel:
         cameras: Callable[[list[int]], CameraCondition | None],
     ) -> float:
         """Take the next step; returns its loss."""
-        generator = torch.Generator().manual_seed(self.seed * 1_000_003 + self.step)
-        chosen = torch.randint(len(latents), (BATCH,), generator=generator).tolist()
-        noise = torch.randn(BATCH, *latents.shape[1:], generator=generator)
-        level = OBJECTIVE.sample(BATCH, generator).reshape(-1, 1, 1, 1, 1).repeat(1, 1, 2, 1, 1)
-        level[torch.rand(BATCH, generator=generator) < FIRST_FRAME, :, 0] = 0
-        batch = Batch(latents[chosen], noise, level, self.module["words"](words[chosen]), cameras(chosen))
-        loss = denoising_loss(self.denoiser(batch), batch.velocity, level, OBJECTIVE).mean()
+        steps = self.recipe.steps
+        plan = plan_step(self.recipe, self.step, len(latents), latents.shape[1:], given_is_clean=True)
+        chosen = plan.clips
+        batch = Batch(latents[chosen], plan.noise, plan.level, self.module["words"](words[chosen]), cameras(chosen))
+        loss = denoising_loss(self.denoiser(batch), batch.velocity, batch.level, OBJECTIVE).mean()
         self.optimizer.zero_grad()
         loss.backward()
-        nn.utils.clip_grad_norm_(self.parameters, 1.0)
+        nn.utils.clip_grad_norm_(self.parameters.values(), 1.0)
         for group in self.optimizer.param_groups:
-            left = (self.steps - self.step) / (DECAY * self.steps)
+            left = (steps - self.step) / (DECAY * steps)
             group["lr"] = LEARNING_RATE * min(1.0, (self.step + 1) / WARMUP, left)
         self.optimizer.step()
         self.step += 1
         decay = min(EMA, self.step / (self.step + 10))
-        torch._foreach_lerp_(self.average, [parameter.data for parameter in self.parameters], 1 - decay)
+        weights = [parameter.data for parameter in self.parameters.values()]
+        torch._foreach_lerp_(list(self.average.values()), weights, 1 - decay)
         return float(loss.detach())
 
     @torch.no_grad()
@@ -153,7 +159,7 @@ class PairModel:
         levels = OBJECTIVE.shifted(torch.linspace(1, 0, steps + 1))
         latents = noise.clone()
         level = torch.empty(len(noise), 1, 2, 1, 1)
-        with self._averaged():
+        with swapped(self.module, self.parameters, self.average):
             text = self.module["words"](words)
             for now, after in itertools.pairwise(levels):
                 level[:] = now
@@ -169,10 +175,9 @@ class PairModel:
     def save(self, path: Path, extra: dict[str, Tensor]) -> None:
         """Write everything that the next steps depend on, and what else is to be kept."""
         tensors = {f"extra.{name}": value for name, value in extra.items()} | {"step": torch.tensor(self.step)}
-        for index, (parameter, average) in enumerate(zip(self.parameters, self.average)):
-            state = self.optimizer.state[parameter]
-            tensors |= {f"weight.{index}": parameter.data, f"average.{index}": average}
-            tensors |= {f"{name}.{index}": state[name] for name in ("step", "exp_avg", "exp_avg_sq")}
+        for name, parameter in self.parameters.items():
+            tensors |= {f"weight.{name}": parameter.data, f"average.{name}": self.average[name]}
+            tensors |= {f"{kind}.{name}": value for kind, value in self.optimizer.state[parameter].items()}
         with atomic_file(path) as temporary:
             save_file({name: value.contiguous() for name, value in tensors.items()}, temporary)
 
@@ -180,32 +185,11 @@ class PairModel:
     def load(self, path: Path) -> dict[str, Tensor]:
         """Continue from what `save` wrote; returns what else was kept."""
         tensors = load_file(path)
-        for index, (parameter, average) in enumerate(zip(self.parameters, self.average)):
-            parameter.copy_(tensors[f"weight.{index}"])
-            average.copy_(tensors[f"average.{index}"])
+        for name, parameter in self.parameters.items():
+            parameter.copy_(tensors[f"weight.{name}"])
+            self.average[name].copy_(tensors[f"average.{name}"])
             self.optimizer.state[parameter] = {  # type: ignore[assignment]
-                name: tensors[f"{name}.{index}"] for name in ("step", "exp_avg", "exp_avg_sq")
+                kind: tensors[f"{kind}.{name}"] for kind in ("step", "exp_avg", "exp_avg_sq")
             }
         self.step = int(tensors["step"])
         return {name[6:]: value for name, value in tensors.items() if name.startswith("extra.")}
-
-    def _averaged(self) -> _Exchanged:
-        return _Exchanged(self.parameters, self.average)
-
-
-@dataclass
-class _Exchanged:
-    """Parameters that have other values inside a `with` block."""
-
-    parameters: Sequence[Tensor]
-    others: Sequence[Tensor]
-
-    def __enter__(self) -> None:
-        self._exchange()
-
-    def __exit__(self, *error: object) -> None:
-        self._exchange()
-
-    def _exchange(self) -> None:
-        for parameter, other in zip(self.parameters, self.others):
-            parameter.data, other.data = other.data, parameter.data
