@@ -213,10 +213,9 @@ def render(
 
 def perform(benchmark: Benchmark, clips: Path, task: Task) -> Record:
     """Train one contestant with one seed and test it in every setting of that training."""
-    losses: list[float] = []
     training_clips = _load(task.training, benchmark.training.clips, clips)
     started = time.process_time()
-    model = train(task.contestant, training_clips, benchmark.training, task.seed, lambda _, loss: losses.append(loss))
+    model, losses = train(task.contestant, training_clips, benchmark.training, task.seed)
     seconds = time.process_time() - started
     tensors = {"loss": torch.tensor(losses)}
     for name, setting in SETTINGS.items():
