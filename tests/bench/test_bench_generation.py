@@ -87,7 +87,7 @@ def test_a_camera_changes_what_a_trained_model_makes(clips):
 
 
 def test_the_benchmark_runs_whole_resumes_and_says_what_was_not_run(clips, tmp_path, monkeypatch):
-    monkeypatch.setattr(generation, "missing_shards", lambda *_: [])
+    monkeypatch.setattr(generation, "missing_shards", lambda *_, **how: {})
     results = run_benchmark(SMALL, tmp_path, clips, workers=1)
     assert all(facts is not None for facts in results.runs.values())
     assert results.floors["true"]["yaw"] < results.still["yaw"]

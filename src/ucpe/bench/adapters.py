@@ -30,9 +30,10 @@ from ucpe.bench.adapter_contestants import (
 )
 from ucpe.bench.adapter_results import FORMAT, Base, Results, assemble, draw, markdown
 from ucpe.bench.generated_videos import MODES, PROTOCOL, video_path
-from ucpe.bench.runs import Budget, Machine, check_sizes, on_all_cores, render_all, run_all
+from ucpe.bench.pair_clips import missing_shards
+from ucpe.bench.runs import Budget, Machine, Task, check_sizes, on_all_cores, render_all, run_all
 from ucpe.desk import FRAMES, HEIGHT, WIDTH
-from ucpe.desk.clips import CLIPS_PER_SHARD, VALIDATION_SEED, render_shard, shard_paths
+from ucpe.desk.clips import CLIPS_PER_SHARD, VALIDATION_SEED, shard_paths
 from ucpe.files import file_fingerprint, fingerprint_of, write_file, write_json
 from ucpe.generation.loading import ADAPTER_FOLDER, load_quietly
 from ucpe.generation.pipeline import CameraPipeline
@@ -112,14 +113,6 @@ class Folders:
     def test_clips(self) -> Path:
         """Clips to generate and validate on."""
         return self.held_out or self.shared / "held-out"
-
-
-@dataclass(frozen=True)
-class Task:
-    """One training with all its videos."""
-
-    contestant: str
-    seed: int
 
 
 @dataclass(frozen=True)
@@ -212,13 +205,14 @@ def run_benchmark(
     for run_ in runs:
         if (record := RecordParts(folders.output / "runs").load(run_)) is not None:
             records[run_.id] = record
-    constant, families = _about_cameras(benchmark, folders)
+    clips = DeskClipFiles(folders.test_clips) if _count(folders.test_clips) >= benchmark.videos else None
+    shown = [clips.clip(index) for index in range(benchmark.videos)] if clips else []
     results = assemble(
         benchmark,
         records,
         base=_about_base(folders),
-        constant=constant,
-        families=families,
+        constant=generated_videos.constant_guess([clip.camera for clip in shown]) if shown else {},
+        families=[clip.family for clip in shown],
         floors=generated_videos.floors(),
         clips=_count(folders.training_clips),
         machine=Machine(options["workers"] or 1),
@@ -226,7 +220,9 @@ def run_benchmark(
     )
     write_file(folders.output / "results.json", json.dumps(results.to_json(), indent=1) + "\n")
     write_file(folders.output / "results.md", markdown(results))
-    draw(results, records, _truth(benchmark, folders), folders.output)
+    size = (FRAMES, HEIGHT, WIDTH)
+    truth = [clip.pictures.video(*size)[-1].numpy() for clip in shown[:PICTURES]]
+    draw(results, records, truth, folders.output)
     return results
 
 
@@ -252,12 +248,10 @@ def check(benchmark: Benchmark, folders: Folders) -> None:
 def render(benchmark: Benchmark, folders: Folders, budget: Budget, **options: Unpack[WorkArguments]) -> None:
     """Render the clips that are missing; `OutOfTime` when there is no time for all."""
     shards = folders.shards or (0 if folders.data is not None and _has_clips(folders.data) else SHARDS)
-    tests = 0 if folders.held_out is not None else -(-benchmark.videos // CLIPS_PER_SHARD)
-    wanted = [(number, 0, folders.training_clips) for number in range(shards)]
-    wanted += [(number, VALIDATION_SEED, folders.test_clips) for number in range(tests)]
-    missing = [task for task in wanted if not (task[2] / f"clips-{task[0]:05d}.safetensors").exists()]
-    tasks = {f"{folder.name} {number}": (number, seed, folder) for number, seed, folder in missing}
-    done = render_all(_render, tasks, budget, **options)
+    missing = missing_shards(shards * CLIPS_PER_SHARD, 0, folders.training_clips)
+    if folders.held_out is None:
+        missing |= missing_shards(benchmark.videos, VALIDATION_SEED, folders.test_clips)
+    done = render_all(missing, budget, **options)
     if done < len(missing):
         raise OutOfTime(f"rendering, after {done} of {len(missing)} shards")
 
@@ -389,34 +383,12 @@ def _about_base(folders: Folders) -> Base:
     return Base("bundled", **json.loads((desk.BASE_WEIGHTS / DONE).read_text()))
 
 
-def _about_cameras(benchmark: Benchmark, folders: Folders) -> tuple[dict[str, float], list[str]]:
-    """The best constant guess on the cameras of the benchmark, and their lens families."""
-    if _count(folders.test_clips) < benchmark.videos:
-        return {}, []
-    clips = DeskClipFiles(folders.test_clips)
-    chosen = [clips.clip(index) for index in range(benchmark.videos)]
-    return generated_videos.constant_guess([clip.camera for clip in chosen]), [clip.family for clip in chosen]
-
-
-def _truth(benchmark: Benchmark, folders: Folders) -> list[np.ndarray]:
-    """The last frames of the true videos that the picture shows."""
-    if _count(folders.test_clips) < benchmark.videos:
-        return []
-    clips = DeskClipFiles(folders.test_clips)
-    size = (FRAMES, HEIGHT, WIDTH)
-    return [clips.clip(index).pictures.video(*size)[-1].numpy() for index in range(min(PICTURES, benchmark.videos))]
-
-
 def _has_clips(folder: Path) -> bool:
     return any(folder.glob("clips-*.safetensors"))
 
 
 def _count(folder: Path) -> int:
     return len(DeskClipFiles(folder)) if _has_clips(folder) else 0
-
-
-def _render(task: tuple[int, int, Path]) -> Path:
-    return render_shard(*task)
 
 
 def _say(text: str) -> None:
