@@ -45,10 +45,8 @@ class PlanarLens(Lens):
         width: int | None = None,
         height: int | None = None,
     ):
-        scale: dict[str, Parameter] = {}
-        for name, value in (("xfov", xfov), ("pinhole_xfov", pinhole_xfov), ("fx", fx)):
-            if value is not None:
-                scale[name] = value
+        scales = {"xfov": xfov, "pinhole_xfov": pinhole_xfov, "fx": fx}
+        scale = {name: value for name, value in scales.items() if value is not None}
         if len(scale) != 1:
             raise ValueError(
                 f"{self.kind} takes exactly one of xfov, pinhole_xfov or fx (with width, height and, if known, fy, cx, "
