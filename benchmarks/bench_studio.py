@@ -113,7 +113,7 @@ def parts(folder: Path, repeats: int = 20) -> dict[str, float]:
         "lines over it": lambda: drawing.overlay_paths(lens, c2w, 270, 480, window.overlays),
         "JPEG": lambda: encode(picture, exact=False),
         "(path from outside)": lambda: drawing.path_svg(shot, (lens, c2w), 0, 0, window.orbit, None),
-        "(graphs)": lambda: drawing.graphs_svg(shot, drawing.Curves.of(shot), 0, 0),
+        "(graphs)": lambda: drawing.graphs_svg(shot, drawing.curves(shot), 0, 0),
     }
     found = {}
     for name, run in work.items():

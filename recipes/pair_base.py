@@ -17,8 +17,9 @@ import torch
 import tyro
 
 from ucpe.bench.generation import FIT_CLIPS
-from ucpe.bench.pair_clips import PrincipalLatents, load_pairs, missing_shards, render_pairs
+from ucpe.bench.pair_clips import PAIRS, PrincipalLatents, load_pairs, missing_shards
 from ucpe.bench.pair_model import PairModel, save_base
+from ucpe.bench.runs import Budget, render_all
 from ucpe.desk.model import make_tokenizer
 from ucpe.synthesis.worlds import vocabulary
 from ucpe.work import progress_bar
@@ -40,8 +41,8 @@ class Options:
 def main() -> None:
     """Train what is missing."""
     options = tyro.cli(Options)
-    for task in missing_shards(options.clips, 0, options.data):
-        print(render_pairs(task), flush=True)
+    shards = missing_shards(options.clips, 0, options.data, **PAIRS)
+    render_all(shards, Budget())
     pairs = load_pairs(options.data, options.clips)
     latents = PrincipalLatents.fit(pairs.video[:FIT_CLIPS])
     tokenizer = make_tokenizer(vocabulary())

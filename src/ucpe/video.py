@@ -6,6 +6,7 @@ import itertools
 import math
 import warnings
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
@@ -69,13 +70,13 @@ class VideoInfo:
     colors: Colors
 
 
+@dataclass(frozen=True, eq=False)
 class Frame:
     """One decoded frame: `.rgb` (H, W, 3) uint8, `.planes`, `.time` in seconds, `.index` from the start of the file."""
 
-    def __init__(self, frame: Any, index: int, time: float):
-        self._frame = frame
-        self.index = index
-        self.time = time
+    _frame: Any
+    index: int
+    time: float
 
     @property
     def rgb(self) -> np.ndarray:
@@ -165,20 +166,15 @@ def write_video(
     preset: str = "medium",
 ) -> VideoInfo:
     """Write an H.264 file of constant frame rate, decode it again to check it, and only then give it its name."""
-    writer: VideoWriter | None = None
-    try:
-        for frame in frames:
-            if writer is None:
-                height, width = np.shape(frame)[:2]
-                writer = VideoWriter(path, height, width, fps, crf=crf, preset=preset)
+    frames = iter(frames)
+    first = next(frames, None)
+    if first is None:
+        raise ValueError(f"{path}: no frames to write")
+    height, width = np.shape(first)[:2]
+    with VideoWriter(path, height, width, fps, crf=crf, preset=preset) as writer:
+        for frame in itertools.chain([first], frames):
             writer.write(frame)
-        if writer is None:
-            raise ValueError(f"{path}: no frames to write")
-        return writer.close()
-    except BaseException:
-        if writer is not None:
-            writer.abandon()
-        raise
+    return probe_video(path)
 
 
 class VideoWriter:
@@ -266,15 +262,15 @@ class VideoWriter:
 
     def close(self) -> VideoInfo:
         """Finish, check the file by decoding it, and move it to its name."""
-        for packet in self._stream.encode(None):
-            self._container.mux(packet)
-        self._container.close()
         try:
+            for packet in self._stream.encode(None):
+                self._container.mux(packet)
+            self._container.close()
             info = check_video(self.partial, self.frames, self.height, self.width, float(self.rate))
-        except VideoError:
+            commit(self.partial, self.path)
+        except BaseException:
             self.abandon()
             raise
-        commit(self.partial, self.path)
         return info
 
     def abandon(self) -> None:
@@ -345,13 +341,10 @@ def _first_stamps(path: str | Path) -> list[int]:
     import av
 
     stamps = []
-    with _open(path) as container:
-        try:
-            for packet in itertools.islice(container.demux(container.streams.video[0]), STAMPS):
-                if packet.pts is not None:
-                    stamps.append(packet.pts)
-        except (av.FFmpegError, OSError):
-            pass
+    with _open(path) as container, suppress(av.FFmpegError, OSError):
+        for packet in itertools.islice(container.demux(container.streams.video[0]), STAMPS):
+            if packet.pts is not None:
+                stamps.append(packet.pts)
     return sorted(stamps)
 
 

@@ -82,7 +82,7 @@ def test_a_training_continues_exactly(clips, tmp_path, name):
     again = PairModel(name, 3, 10, 4)
     assert again.load(tmp_path / "state.safetensors") == {"seen": torch.tensor(1)}
     assert [again.train_step(latents, words, again.encode(pairs)) for _ in range(2)] == losses[1:]
-    for one, other in zip(whole.average, again.average):
+    for one, other in zip(whole.average.values(), again.average.values()):
         assert torch.equal(one, other)
 
 
@@ -93,7 +93,7 @@ def base(clips, tmp_path_factory):
     latents = PrincipalLatents.fit(pairs.video)
     words = len(make_tokenizer(vocabulary()))
     model = PairModel("none", 0, words, 4)
-    torch._foreach_mul_(model.average, 1.5)
+    torch._foreach_mul_(list(model.average.values()), 1.5)
     path = tmp_path_factory.mktemp("base") / "base.safetensors"
     save_base(path, model, latents)
     return path
@@ -133,7 +133,7 @@ def test_adapters_start_as_the_base_and_train_only_what_they_ask_for(clips, base
 
 
 def test_the_frozen_benchmark_runs_whole_and_compares_to_ucpe_with_up(clips, base, tmp_path, monkeypatch):
-    monkeypatch.setattr(generation, "missing_shards", lambda *_: [])
+    monkeypatch.setattr(generation, "missing_shards", lambda *_, **__: {})
     small = replace(SMALL, contestants=("ucpe-lat-up", "none", "ucpe", "recammaster-relative"), base=str(base))
     results = run_benchmark(small, tmp_path, clips, workers=1)
     assert all(facts is not None for facts in results.runs.values())
@@ -164,7 +164,7 @@ def test_a_camera_changes_what_a_trained_model_makes(clips):
 
 
 def test_the_benchmark_runs_whole_resumes_and_says_what_was_not_run(clips, tmp_path, monkeypatch):
-    monkeypatch.setattr(generation, "missing_shards", lambda *_: [])
+    monkeypatch.setattr(generation, "missing_shards", lambda *_, **how: {})
     results = run_benchmark(SMALL, tmp_path, clips, workers=1)
     assert all(facts is not None for facts in results.runs.values())
     assert results.floors["true"]["yaw"] < results.still["yaw"]

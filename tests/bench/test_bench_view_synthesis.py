@@ -215,9 +215,8 @@ def test_training_learns_and_repeats_itself():
     clips = clips_of(4, "wide")
     clips.images[:] = 60
     clips.images[:, :, 24:] = 190
-    losses = []
     settings = Training(steps=12, batch=2, clips=4)
-    model = train(find_contestant("ucpe"), clips, settings, 0, lambda _, loss: losses.append(loss))
+    model, losses = train(find_contestant("ucpe"), clips, settings, 0)
     assert losses[-1] < 0.3 * losses[0]
-    again = train(find_contestant("ucpe"), clips, settings, 0)
+    again, _ = train(find_contestant("ucpe"), clips, settings, 0)
     assert all(torch.equal(value, again.state_dict()[key]) for key, value in model.state_dict().items())

@@ -9,7 +9,7 @@ from PIL import Image
 
 from ucpe.cli.evaluate import main as evaluate
 from ucpe.cli.generate import main
-from ucpe.generation.first_frame import lens_of_cropped
+from ucpe.generation.families import lens_of_cropped
 from ucpe.generation.pipeline import CameraPipeline
 from ucpe.lenses import UCM, KannalaBrandt, Pinhole
 from ucpe.trajectories import Trajectory

@@ -22,7 +22,7 @@ pytestmark = pytest.mark.slow
 def seen(shot: dict, frame: int = 0) -> np.ndarray:
     """What `ucpe render` films of a shot at a frame."""
     made = Shot.from_dict(shot)
-    camera, lens = made.camera, made.lens_at(frame)
+    camera, lens = made.camera, made.camera.lens_at(frame)
     return open_scene(made.scene).picture(lens, camera.c2w[frame], frame / made.fps, made.height, made.width)
 
 

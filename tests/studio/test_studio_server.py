@@ -233,7 +233,8 @@ def test_the_render_command_films_the_pictures_of_the_page(tmp_path, monkeypatch
     scene = open_scene(shot.scene)
     assert filmed.shape == (5, 90, 160, 3)
     for frame, picture in enumerate(filmed):
-        seen = scene.picture(shot.lens_at(frame), shot.camera.c2w[frame], frame / shot.fps, shot.height, shot.width)
+        lens, c2w = shot.camera.lens_at(frame), shot.camera.c2w[frame]
+        seen = scene.picture(lens, c2w, frame / shot.fps, shot.height, shot.width)
         assert np.abs(picture - seen).mean() < 4, frame
 
 

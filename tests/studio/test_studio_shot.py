@@ -11,9 +11,8 @@ import torch
 from ucpe.lenses import UCM, KannalaBrandt, Pinhole, lens_from_dict
 from ucpe.studio import edits
 from ucpe.studio.drawing import path_svg
-from ucpe.studio.edits import History
 from ucpe.studio.shot import Key, Shot
-from ucpe.studio.store import Store
+from ucpe.studio.store import Document, Store
 from ucpe.studio.window import MOVES, UPLOAD, Window
 from ucpe.trajectories import NAMED_MOVES, Trajectory
 from ucpe.trajectories.rotations import rotation_angle
@@ -43,7 +42,7 @@ def test_a_shot_passes_through_its_keyframes(shot):
         frame = int(key.frame)
         assert np.allclose(shot.camera.positions[frame], key.position)
         assert np.allclose([float(angle) for angle in shot.camera[frame].angles], [key.pitch, key.yaw, key.roll])
-        assert shot.lens_at(frame).to_dict() == pytest.approx(key.lens)
+        assert shot.camera.lens_at(frame).to_dict() == pytest.approx(key.lens)
 
 
 def test_a_shot_becomes_json_and_comes_back(shot):
@@ -176,8 +175,8 @@ def test_another_length_keeps_each_keyframes_share_of_the_time(shot):
         edits.set_length(shot, 2, 8.0)
 
 
-def test_everything_can_be_undone_and_done_again(shot):
-    history = History(shot)
+def test_everything_can_be_undone_and_done_again(tmp_path, shot):
+    document = Document(Store(tmp_path), "0", shot)
     steps = [
         edits.level_path,
         lambda s: edits.delete_key(s, 1),
@@ -187,32 +186,32 @@ def test_everything_can_be_undone_and_done_again(shot):
     ]
     states = [shot]
     for step in steps:
-        history.edit(step(history.shot))
-        states.append(history.shot)
+        document.edit(step(document.shot))
+        states.append(document.shot)
     for state in reversed(states[:-1]):
-        history.undo()
-        assert history.shot == state
-    history.undo()
-    assert history.shot == shot
+        document.undo()
+        assert document.shot == state
+    document.undo()
+    assert document.shot == shot
     for state in states[1:]:
-        history.redo()
-        assert history.shot == state
-    history.undo()
-    history.edit(edits.scale_path(history.shot, 2))
-    history.redo()
-    assert history.shot.keys[0] == states[-2].keys[0] and not history.undone
+        document.redo()
+        assert document.shot == state
+    document.undo()
+    document.edit(edits.scale_path(document.shot, 2))
+    document.redo()
+    assert document.shot.keys[0] == states[-2].keys[0] and not document.undone
 
 
-def test_a_drag_is_one_step_and_the_next_drag_another(shot):
-    history = History(shot)
+def test_a_drag_is_one_step_and_the_next_drag_another(tmp_path, shot):
+    document = Document(Store(tmp_path), "0", shot)
     for xfov in (110, 105, 101):
-        history.edit(edits.set_lens_parameter(history.shot, "xfov", xfov), tag="xfov")
-    history.settle()
-    history.edit(edits.set_lens_parameter(history.shot, "xfov", 99), tag="xfov")
-    history.undo()
-    assert history.shot.keys[0].lens["xfov"] == 101
-    history.undo()
-    assert history.shot == shot
+        document.edit(edits.set_lens_parameter(document.shot, "xfov", xfov), tag="xfov")
+    document.settle()
+    document.edit(edits.set_lens_parameter(document.shot, "xfov", 99), tag="xfov")
+    document.undo()
+    assert document.shot.keys[0].lens["xfov"] == 101
+    document.undo()
+    assert document.shot == shot
 
 
 def test_a_store_keeps_what_changes_and_forgets_nothing(tmp_path, shot):

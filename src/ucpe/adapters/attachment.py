@@ -24,6 +24,7 @@ from torch import Tensor, nn
 from ucpe.adapters.backbones import Backbone, TokenGrid, backbone_of
 from ucpe.adapters.condition import CameraCondition
 from ucpe.adapters.parallel import TokenShare, token_share
+from ucpe.encodings import Operator
 from ucpe.files import commit
 from ucpe.reading import read_json_object
 from ucpe.trajectories import Trajectory
@@ -69,19 +70,21 @@ class Adapter(ModelMixin, ConfigMixin):  # type: ignore[misc]
     def for_transformer(cls: type[AdapterType], transformer: nn.Module, **options: Any) -> AdapterType:
         """A fresh adapter that fits a transformer, with options of the constructor; its sizes are the transformer's."""
         backbone = backbone_of(transformer)
-        sizes: dict[str, Any] = {
-            "backbone": backbone.transformer_class,
-            "width": backbone.width,
-            "num_blocks": len(backbone.blocks),
-            "patch_size": backbone.patch_size,
-            "temporal_stride": backbone.temporal_stride,
-            "spatial_stride": backbone.spatial_stride,
-        }
-        return cls(**{**sizes, **options})
+        strides = {"temporal_stride": backbone.temporal_stride, "spatial_stride": backbone.spatial_stride}
+        return cls(**{**backbone.facts, **strides, **options})
 
-    @abstractmethod
     def encode(self, cameras: Trajectory | Sequence[Trajectory], height: int, width: int) -> CameraCondition:
         """The cameras of a batch of clips, one trajectory of all video frames each, for a video of that size."""
+        cameras = [cameras] if isinstance(cameras, Trajectory) else list(cameras)
+        grid = self._token_grid(cameras, height, width)
+        clips = [self._encode(camera, grid, height, width) for camera in cameras]
+        stack: dict[str, Any] = {"operator": Operator.stack, "features": torch.stack, "rays": torch.stack}
+        parts = {name: stack[name]([clip[name] for clip in clips]) for name in clips[0]}
+        return CameraCondition(grid, len(clips), **parts)
+
+    @abstractmethod
+    def _encode(self, camera: Trajectory, grid: TokenGrid, height: int, width: int) -> dict[str, Any]:
+        """The operator, features and rays of a clip's `CameraCondition`, those that this adapter uses."""
 
     @abstractmethod
     def _hook(self, backbone: Backbone) -> list[Any]:
@@ -321,13 +324,7 @@ class _Camera:
 
 def check_fit(config: Mapping[str, Any], backbone: Backbone) -> None:
     """Raise ValueError unless an adapter of a configuration is made for a transformer."""
-    facts = {
-        "backbone": backbone.transformer_class,
-        "width": backbone.width,
-        "num_blocks": len(backbone.blocks),
-        "patch_size": backbone.patch_size,
-    }
-    for name, value in facts.items():
+    for name, value in backbone.facts.items():
         expected = config.get(name)
         if (tuple(expected) if isinstance(expected, list) else expected) != value:
             raise ValueError(f"this adapter is for a transformer with {name} {expected}, this one has {value}")
@@ -365,11 +362,6 @@ def read_tuned(name: str | os.PathLike[str], options: dict[str, Any]) -> dict[st
         chosen = {option: options[option] for option in names if option in options}
         file = Path(hf_hub_download(str(name), TUNED_FILE, **chosen))
     return load_file(file) if file.exists() else {}
-
-
-def as_list(cameras: Trajectory | Sequence[Trajectory]) -> list[Trajectory]:
-    """Trajectories of a batch; a single one is a batch of one."""
-    return [cameras] if isinstance(cameras, Trajectory) else list(cameras)
 
 
 def absolute_poses(camera: Trajectory, gravity: bool) -> Trajectory:

@@ -65,6 +65,12 @@ class Backbone(ABC):
         return getattr(self.transformer, self.block_list)
 
     @property
+    def facts(self) -> dict[str, Any]:
+        """What an adapter's configuration must say to fit this transformer."""
+        sizes = {"width": self.width, "num_blocks": len(self.blocks), "patch_size": self.patch_size}
+        return {"backbone": self.transformer_class, **sizes}
+
+    @property
     def embedding(self) -> nn.Module:
         """The module that turns latents (and text, if it comes along) into tokens."""
         return getattr(self.transformer, self.patch_layer)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
@@ -11,9 +10,15 @@ import torch
 from diffusers.configuration_utils import register_to_config
 from torch import Tensor, nn
 
-from ucpe.adapters.attachment import Adapter, absolute_poses, as_list
-from ucpe.adapters.backbones import Backbone, backbone_of, first_argument, with_first_argument, with_first_result
-from ucpe.adapters.condition import CameraCondition
+from ucpe.adapters.attachment import Adapter, absolute_poses
+from ucpe.adapters.backbones import (
+    Backbone,
+    TokenGrid,
+    backbone_of,
+    first_argument,
+    with_first_argument,
+    with_first_result,
+)
 from ucpe.adapters.initialisation import zeroed
 from ucpe.adapters.parallel import TokenShare
 from ucpe.adapters.released import load_released, read_released, write_released
@@ -105,33 +110,23 @@ class CameraAdapter(Adapter):
         """A fresh adapter that fits a transformer; takes the options of the constructor."""
         return super().for_transformer(transformer, **{"base_heads": backbone_of(transformer).heads, **options})
 
-    def encode(self, cameras: Trajectory | Sequence[Trajectory], height: int, width: int) -> CameraCondition:
-        """The cameras of a batch of clips, one trajectory of all video frames each, for a video of that size."""
-        cameras = as_list(cameras)
-        grid = self._token_grid(cameras, height, width)
+    def _encode(self, camera: Trajectory, grid: TokenGrid, height: int, width: int) -> dict[str, Any]:
         encoding, orientation = self.config["encoding"], self.config["orientation"]
-        operators, features, rays = [], [], []
-        for camera in cameras:
-            camera = self._token_cameras(self._placed(camera))
-            geometry = (camera.lens, camera.c2w, grid.rows, grid.columns)
-            position = self.config["token_position"]
-            operators.append(self._operator(*geometry))
-            if encoding == "sightline":
-                features.append(sightline_features(*geometry, upright=orientation, position=position).flatten(0, 2))
-            elif orientation:
-                released_up = self.config["up_map"] == "released"
-                features.append(lat_up_map(*geometry, position=position, released_up=released_up).flatten(0, 2))
-            if encoding in LEARNED_ENCODINGS:
-                c2w = anchored_poses(camera.c2w, upright=orientation)
-                size = (grid.rows, grid.columns)
-                rays.append(plucker_rays(camera.lens, c2w, *size, position=position).flatten(0, 2))
-        return CameraCondition(
-            grid,
-            len(cameras),
-            Operator.stack(operators),
-            torch.stack(features) if features else None,
-            torch.stack(rays) if rays else None,
-        )
+        position = self.config["token_position"]
+        camera = self._token_cameras(self._placed(camera))
+        geometry = (camera.lens, camera.c2w, grid.rows, grid.columns)
+        encoded: dict[str, Any] = {"operator": self._operator(*geometry)}
+        if encoding == "sightline":
+            features = sightline_features(*geometry, upright=orientation, position=position)
+            encoded["features"] = features.flatten(0, 2)
+        elif orientation:
+            released_up = self.config["up_map"] == "released"
+            encoded["features"] = lat_up_map(*geometry, position=position, released_up=released_up).flatten(0, 2)
+        if encoding in LEARNED_ENCODINGS:
+            c2w = anchored_poses(camera.c2w, upright=orientation)
+            rays = plucker_rays(camera.lens, c2w, grid.rows, grid.columns, position=position)
+            encoded["rays"] = rays.flatten(0, 2)
+        return encoded
 
     def _operator(self, lens: Lens, c2w: Tensor, rows: int, columns: int) -> Operator:
         """What attention does with cameras; encodings that learn from rays need token grid and lens alone."""

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any, cast
 
 import torch
 from diffusers.configuration_utils import register_to_config
 from torch import Tensor, nn
 
-from ucpe.adapters.attachment import Adapter, absolute_poses, as_list
-from ucpe.adapters.backbones import Backbone, backbone_of
-from ucpe.adapters.condition import CameraCondition
+from ucpe.adapters.attachment import Adapter, absolute_poses
+from ucpe.adapters.backbones import Backbone, TokenGrid, backbone_of
 from ucpe.adapters.initialisation import zeroed
 from ucpe.encodings import plucker_rays
 from ucpe.trajectories import Trajectory
@@ -51,16 +49,6 @@ class CameraCtrl(Adapter):
         """All of the transformer."""
         return list(backbone_of(transformer).transformer.named_parameters())
 
-    def encode(self, cameras: Trajectory | Sequence[Trajectory], height: int, width: int) -> CameraCondition:
-        """The cameras of a batch of clips, one trajectory of all video frames each, for a video of that size."""
-        cameras = as_list(cameras)
-        grid = self._token_grid(cameras, height, width)
-        return CameraCondition(
-            grid,
-            len(cameras),
-            features=torch.stack([self._packed(camera, grid.frames, height, width) for camera in cameras]),
-        )
-
     def forward(
         self,
         packed: Tensor,  # (batch, frames, channels, height, width)
@@ -70,7 +58,7 @@ class CameraCtrl(Adapter):
         features = self.residual_block(self.conv(self.pixel_unshuffle(images)))
         return features.unflatten(0, packed.shape[:2]).permute(0, 1, 3, 4, 2).flatten(1, 3)
 
-    def _packed(self, camera: Trajectory, frames: int, height: int, width: int) -> Tensor:
+    def _encode(self, camera: Trajectory, grid: TokenGrid, height: int, width: int) -> dict[str, Any]:
         """Plücker video (frames, channels, height, width) with the video frames of a token as channels.
 
         The first frame stands alone in a video autoencoder's latents; it is repeated to fill its token.
@@ -78,9 +66,9 @@ class CameraCtrl(Adapter):
         camera = absolute_poses(camera, self.config["orientation"])
         plucker = plucker_rays(camera.lens, camera.c2w, height, width).movedim(-1, 1)
         together = self.config["temporal_stride"] * self.config["patch_size"][0]
-        missing = frames * together - len(plucker)
+        missing = grid.frames * together - len(plucker)
         plucker = torch.cat([plucker[:1].expand(missing, -1, -1, -1), plucker])
-        return plucker.unflatten(0, (frames, together)).flatten(1, 2)
+        return {"features": plucker.unflatten(0, (grid.frames, together)).flatten(1, 2)}
 
     def _hook(self, backbone: Backbone) -> list[Any]:
         def add(module: nn.Module, args: tuple[Any, ...], output: Tensor) -> Tensor:

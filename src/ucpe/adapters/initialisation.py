@@ -14,10 +14,3 @@ def zeroed(layer: LayerType) -> LayerType:
     for parameter in layer.parameters():
         nn.init.zeros_(parameter)
     return layer
-
-
-def identity(width: int) -> nn.Linear:
-    """A linear layer that passes its input through."""
-    layer = zeroed(nn.Linear(width, width))
-    nn.init.eye_(layer.weight)
-    return layer

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
-import torch
 from diffusers.configuration_utils import register_to_config
 from torch import Tensor, nn
 
-from ucpe.adapters.attachment import Adapter, absolute_poses, as_list
-from ucpe.adapters.backbones import Backbone, backbone_of, first_argument, with_first_argument, with_first_result
-from ucpe.adapters.condition import CameraCondition
-from ucpe.adapters.initialisation import identity, zeroed
+from ucpe.adapters.attachment import Adapter, absolute_poses
+from ucpe.adapters.backbones import (
+    Backbone,
+    TokenGrid,
+    backbone_of,
+    first_argument,
+    with_first_argument,
+    with_first_result,
+)
+from ucpe.adapters.initialisation import zeroed
 from ucpe.encodings import raw_parameters
 from ucpe.trajectories import Trajectory
 
@@ -50,13 +54,9 @@ class ReCamMaster(Adapter):
         tuned = {id(value) for block in backbone.blocks for value in backbone.attention(block).parameters()}
         return [(name, value) for name, value in backbone.transformer.named_parameters() if id(value) in tuned]
 
-    def encode(self, cameras: Trajectory | Sequence[Trajectory], height: int, width: int) -> CameraCondition:
-        """The cameras of a batch of clips, one trajectory of all video frames each, for a video of that size."""
-        cameras = as_list(cameras)
-        grid = self._token_grid(cameras, height, width)
-        aligned = [self._token_cameras(absolute_poses(camera, self.config["orientation"])) for camera in cameras]
-        parameters = [raw_parameters(camera.lens, camera.c2w, height, width) for camera in aligned]
-        return CameraCondition(grid, len(cameras), features=torch.stack(parameters))
+    def _encode(self, camera: Trajectory, grid: TokenGrid, height: int, width: int) -> dict[str, Any]:
+        camera = self._token_cameras(absolute_poses(camera, self.config["orientation"]))
+        return {"features": raw_parameters(camera.lens, camera.c2w, height, width)}
 
     def _hook(self, backbone: Backbone) -> list[Any]:
         handles = []
@@ -84,7 +84,8 @@ class ReCamMasterBlock(nn.Module):
     def __init__(self, width: int):
         super().__init__()
         self.cam_encoder = zeroed(nn.Linear(CAMERA_PARAMETERS, width))
-        self.projector = identity(width)
+        self.projector = zeroed(nn.Linear(width, width))
+        nn.init.eye_(self.projector.weight)
 
     def embed(
         self,

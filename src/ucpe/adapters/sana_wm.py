@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 import os
-from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -12,11 +11,10 @@ from diffusers import __version__ as diffusers_version
 from diffusers.configuration_utils import register_to_config
 from torch import Tensor, nn
 
-from ucpe.adapters.attachment import Adapter, as_list, read_tuned
-from ucpe.adapters.backbones import Backbone, backbone_of, first_argument
-from ucpe.adapters.condition import CameraCondition
+from ucpe.adapters.attachment import Adapter, read_tuned
+from ucpe.adapters.backbones import Backbone, TokenGrid, backbone_of, first_argument
 from ucpe.encodings import Operator, lat_up_map, plucker_rays, ray_frames
-from ucpe.lenses import UCM, Lens, Pinhole
+from ucpe.lenses import UCM, Pinhole
 from ucpe.trajectories import Trajectory
 
 BRANCH = ("_cam.", "plucker_")
@@ -86,21 +84,15 @@ class SanaWMCamera(Adapter):
         named = backbone_of(transformer).transformer.named_parameters()
         return [(name, value) for name, value in named if any(part in name for part in parts)]
 
-    def encode(self, cameras: Trajectory | Sequence[Trajectory], height: int, width: int) -> CameraCondition:
-        """The cameras of a batch of clips, one trajectory of all video frames each, for a video of that size."""
-        cameras = as_list(cameras)
-        grid = self._token_grid(cameras, height, width)
-        operators, features = [], []
-        for camera in cameras:
-            camera = camera.relative_to_first()
-            latent = self._token_cameras(camera)
-            operators.append(ray_operator(latent, grid.rows, grid.columns))
-            if self.config["plucker"]:
-                rows, columns = (size // self.config["spatial_stride"] for size in (height, width))
-                features.append(chunked_plucker(camera, self.config["temporal_stride"], rows, columns))
-            else:
-                features.append(_lat_up(latent.lens, latent.c2w, height, width, self.config["spatial_stride"]))
-        return CameraCondition(grid, len(cameras), Operator.stack(operators), torch.stack(features))
+    def _encode(self, camera: Trajectory, grid: TokenGrid, height: int, width: int) -> dict[str, Any]:
+        camera = camera.relative_to_first()
+        latent = self._token_cameras(camera)
+        rows, columns = (size // self.config["spatial_stride"] for size in (height, width))
+        if self.config["plucker"]:
+            features = chunked_plucker(camera, self.config["temporal_stride"], rows, columns)
+        else:
+            features = _lat_up(latent, rows, columns)
+        return {"operator": ray_operator(latent, grid.rows, grid.columns), "features": features}
 
     def _check_fit(self, backbone: Backbone) -> None:
         super()._check_fit(backbone)
@@ -177,10 +169,10 @@ def chunked_plucker(camera: Trajectory, stride: int, rows: int, columns: int) ->
     return rays[frames].permute(1, 4, 0, 2, 3).flatten(0, 1)
 
 
-def _lat_up(lens: Lens, c2w: Tensor, height: int, width: int, stride: int) -> Tensor:
+def _lat_up(camera: Trajectory, rows: int, columns: int) -> Tensor:
     """Lat-Up map (3, latent frames, rows, columns) of latent pixels; of UCM lenses with SANA-WM's own Up map."""
-    released = isinstance(lens, UCM | Pinhole)
-    chart = lat_up_map(lens, c2w, height // stride, width // stride, position="corner", released_up=released)
+    released = isinstance(camera.lens, UCM | Pinhole)
+    chart = lat_up_map(camera.lens, camera.c2w, rows, columns, position="corner", released_up=released)
     return chart.movedim(-1, 0)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +13,8 @@ from diffusers.configuration_utils import register_to_config
 from safetensors import SafetensorError, safe_open
 from torch import Tensor, nn
 
-from ucpe.adapters.attachment import Adapter, as_list, check_weights, listed
-from ucpe.adapters.backbones import Backbone, backbone_of, first_argument
-from ucpe.adapters.condition import CameraCondition
+from ucpe.adapters.attachment import Adapter, check_weights, listed
+from ucpe.adapters.backbones import Backbone, TokenGrid, backbone_of, first_argument
 from ucpe.encodings import AddedRays, plucker_rays
 from ucpe.trajectories import Trajectory
 
@@ -98,15 +97,9 @@ class SCoPE(Adapter):
         layers = tuple(TUNED_NAMES.values())
         return [(name, value) for name, value in named if name.split(".", 2)[-1].rpartition(".")[0] in layers]
 
-    def encode(self, cameras: Trajectory | Sequence[Trajectory], height: int, width: int) -> CameraCondition:
-        """The cameras of a batch of clips, one trajectory of all video frames each, for a video of that size."""
-        cameras = as_list(cameras)
-        grid = self._token_grid(cameras, height, width)
-        rays = []
-        for camera in cameras:
-            camera = self._token_cameras(camera.relative_to_first())
-            rays.append(plucker_rays(camera.lens, camera.c2w, grid.rows, grid.columns).flatten(0, 2))
-        return CameraCondition(grid, len(cameras), features=torch.stack(rays))
+    def _encode(self, camera: Trajectory, grid: TokenGrid, height: int, width: int) -> dict[str, Any]:
+        camera = self._token_cameras(camera.relative_to_first())
+        return {"features": plucker_rays(camera.lens, camera.c2w, grid.rows, grid.columns).flatten(0, 2)}
 
     def _hook(self, backbone: Backbone) -> list[Any]:
         handles = []
@@ -114,10 +107,8 @@ class SCoPE(Adapter):
             attention: Any = backbone.attention(block)
             injection = _Injection(self, layer)
             handles.append(attention.register_forward_pre_hook(injection.prepare, with_kwargs=True))
-            handles += [
-                norm.register_forward_hook(getattr(injection, name))
-                for name, norm in (("add_to_query", attention.norm_q), ("add_to_key", attention.norm_k))
-            ]
+            handles.append(attention.norm_q.register_forward_hook(partial(injection.add, "query")))
+            handles.append(attention.norm_k.register_forward_hook(partial(injection.add, "key")))
         return handles
 
 
@@ -126,8 +117,7 @@ class _Injection:
 
     def __init__(self, adapter: SCoPE, layer: Any):
         self.adapter, self.layer = adapter, layer
-        self.query: Tensor | None = None
-        self.key: Tensor | None = None
+        self.added: dict[str, Tensor] = {}
 
     def prepare(self, attention: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         if self.adapter._idle:
@@ -138,14 +128,10 @@ class _Injection:
         share = self.adapter._share(tokens, condition)
         rays = condition.features if share is None else condition.features[:, share.part]
         turns = args[3] if len(args) > 3 else kwargs["rotary_emb"]
-        self.query, self.key = (turned_back(added[:, 0], *turns) for added in self.layer(rays))
+        self.added = {name: turned_back(added[:, 0], *turns) for name, added in zip(("query", "key"), self.layer(rays))}
 
-    def add_to_query(self, norm: nn.Module, args: tuple[Any, ...], output: Tensor) -> Tensor:
-        added, self.query = self.query, None
-        return output if added is None else output + added.to(output.dtype)
-
-    def add_to_key(self, norm: nn.Module, args: tuple[Any, ...], output: Tensor) -> Tensor:
-        added, self.key = self.key, None
+    def add(self, name: str, norm: nn.Module, args: tuple[Any, ...], output: Tensor) -> Tensor:
+        added = self.added.pop(name, None)
         return output if added is None else output + added.to(output.dtype)
 
 

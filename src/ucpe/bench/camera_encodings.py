@@ -57,6 +57,12 @@ class ModelShape:
         return self.views * self.rows * self.columns
 
 
+def patches(images: Tensor, shape: ModelShape) -> Tensor:
+    """Images (..., H, W, C) as tokens (..., rows * columns, C patch²)."""
+    tokens = images.unflatten(-2, (shape.columns, shape.patch)).unflatten(-4, (shape.rows, shape.patch))
+    return tokens.transpose(-4, -3).flatten(-3).flatten(-3, -2)
+
+
 class CameraEncoding(nn.Module):
     """A way to tell a transformer about cameras; this one says nothing. Override what you need.
 
@@ -184,8 +190,7 @@ class PluckerPixels(AdditiveEncoding):
         shape = self.shape
         size = (shape.rows * shape.patch, shape.columns * shape.patch)
         rays = plucker_rays(lens, c2w, *size, dtype=torch.get_default_dtype())
-        rays = rays.unflatten(3, (shape.columns, shape.patch)).unflatten(2, (shape.rows, shape.patch))
-        return rays.transpose(3, 4).flatten(4).flatten(1, 3)
+        return patches(rays, shape).flatten(1, 2)
 
 
 class RelativeEncoding(CameraEncoding):

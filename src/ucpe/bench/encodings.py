@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import lru_cache, partial
 from pathlib import Path
@@ -112,6 +113,10 @@ class Task:
     seed: int
 
 
+Trained = defaultdict[tuple[str, str], dict[int, Record]]
+"""Records by contestant and training set, then by seed."""
+
+
 @dataclass(frozen=True)
 class Cost:
     """What a contestant costs."""
@@ -206,17 +211,16 @@ def render(
     counts = {name: benchmark.training.clips for name in data.TRAINING_PARTS if name in trainings}
     if trainings:
         counts |= dict.fromkeys(data.TEST_PARTS, benchmark.test_clips)
-    shards = list(data.missing_shards(counts, clips))
-    tasks = {f"{name} {number}": (name, number) for name, number in shards}
-    return render_all(partial(_render, clips), tasks, budget, **options) == len(shards)
+    missing = data.missing_shards(counts, clips)
+    shards = {f"{name} {number}": partial(data.render_shard, name, number, clips) for name, number in missing}
+    return render_all(shards, budget, **options) == len(shards)
 
 
 def perform(benchmark: Benchmark, clips: Path, task: Task) -> Record:
     """Train one contestant with one seed and test it in every setting of that training."""
-    losses: list[float] = []
     training_clips = _load(task.training, benchmark.training.clips, clips)
     started = time.process_time()
-    model = train(task.contestant, training_clips, benchmark.training, task.seed, lambda _, loss: losses.append(loss))
+    model, losses = train(task.contestant, training_clips, benchmark.training, task.seed)
     seconds = time.process_time() - started
     tensors = {"loss": torch.tensor(losses)}
     for name, setting in SETTINGS.items():
@@ -247,10 +251,11 @@ def assemble(
 ) -> Results:
     """The results of the runs that have a record."""
     names, reference = [contestant.name for contestant in contestants], benchmark.reference
+    trained = _by_training(runs, records)
     psnrs: dict[str, dict[str, dict[str, Spread | None]]] = {}
     differences: dict[str, dict[str, dict[str, Difference | None]]] = {}
     for setting_name, setting in SETTINGS.items():
-        values = {name: _values(runs, records, name, setting_name) for name in names}
+        values = {name: _values(trained[name, setting.training], setting_name) for name in names}
         psnrs[setting_name], differences[setting_name] = {}, {}
         for test in (*setting.tests, "mean"):
             found = {name: {seed: value[test] for seed, value in values[name].items()} for name in names}
@@ -265,8 +270,8 @@ def assemble(
         {contestant.name: contestant.title for contestant in contestants},
         psnrs,
         differences,
-        cost={name: _cost(runs, records, name, reference) for name in names},
-        curves={name: _curve(_mine(runs, records, name, benchmark.trainings[0])) for name in names},
+        cost={name: _cost(trained, name, reference) for name in names},
+        curves={name: _curve(trained[name, benchmark.trainings[0]]) for name in names},
         runs={run.id: records[run.id].facts if run.id in records else None for run in runs},
         machine=machine,
     )
@@ -316,14 +321,14 @@ def markdown(results: Results) -> str:
     return "\n".join(lines + not_run(results.runs))
 
 
-def draw(results: Results, records: dict[str, Record], runs: Sequence[Item], clips: Path, output: Path) -> list[Path]:
+def draw(results: Results, records: dict[str, Record], runs: Sequence[Item], clips: Path, output: Path) -> None:
     """Write psnr.png, curves.png, errors.png and views.png; views come from each contestant's first seed."""
-    titles = results.contestants
+    titles, trained = results.contestants, _by_training(runs, records)
     panels = {
         text: {title: {test: results.psnr[name][test][key] for test in FAMILIES} for key, title in titles.items()}
         for name, text in (("seen", "all lenses seen"), ("unseen", "only pinhole and wide seen"))
     }
-    paths = [dot_plot(output / "psnr.png", panels, "PSNR of the predicted view (dB)")]
+    dot_plot(output / "psnr.png", panels, "PSNR of the predicted view (dB)")
     curves = {titles[name]: curve for name, curve in results.curves.items() if curve is not None}
     if curves:
         steps = results.benchmark.training.steps
@@ -331,26 +336,24 @@ def draw(results: Results, records: dict[str, Record], runs: Sequence[Item], cli
             name: [(steps * (i + 0.5) / len(curve), y, 0.0) for i, y in enumerate(curve)]
             for name, curve in curves.items()
         }
-        paths.append(curve_plot(output / "curves.png", {"PSNR of the training loss (dB)": points}))
-    maps = {titles[name]: _error_maps(runs, records, name, results.benchmark.reference) for name in titles}
+        curve_plot(output / "curves.png", {"PSNR of the training loss (dB)": points})
+    maps = {title: _error_maps(trained, name, results.benchmark.reference) for name, title in titles.items()}
     if any(any(image is not None for image in row) for row in maps.values()):
-        paths.append(image_grid(output / "errors.png", _ERROR_COLUMNS, maps))
+        image_grid(output / "errors.png", _ERROR_COLUMNS, maps)
     try:
         count = min(PICTURES, results.benchmark.test_clips)
         shown = {test: _load(test, count, clips) for test in (*FAMILIES, "mixed")}
     except OSError:
-        return paths
+        return
     rows: dict[str, list[np.ndarray | None]] = {}
     for index, (test, part) in enumerate(shown.items()):
         setting, clip = "mixed" if test == "mixed" else "seen", index % len(part)
         row: list[np.ndarray | None] = [part.images[clip, view].numpy() for view in range(GIVEN + 1)]
         for name in titles:
-            mine = (run for run in runs if run.task.contestant.name == name and run.id in records)
-            found = [record for run in mine if f"{setting}/{test}" in (record := records[run.id]).tensors]
-            row.append(_masked(found[0].tensors[f"{setting}/{test}/views"], part, clip) if found else None)
+            first = next(iter(trained[name, SETTINGS[setting].training].values()), None)
+            row.append(None if first is None else _masked(first.tensors[f"{setting}/{test}/views"], part, clip))
         rows[test] = row
-    paths.append(image_grid(output / "views.png", ["given", "given", "truth", *titles.values()], rows))
-    return paths
+    image_grid(output / "views.png", ["given", "given", "truth", *titles.values()], rows)
 
 
 def _checked(benchmark: Benchmark) -> list[Contestant]:
@@ -389,40 +392,34 @@ def _try_out(contestant: Contestant) -> None:
         raise ValueError(f"{contestant.name} predicts values that are not finite")
 
 
-def _render(clips: Path, shard: tuple[str, int]) -> Path:
-    return data.render_shard(*shard, clips)
-
-
 @lru_cache(maxsize=16)
 def _load(name: str, count: int, clips: Path) -> data.Triples:
     return data.load_clips(name, count, clips)
 
 
-def _values(
-    runs: Sequence[Item], records: dict[str, Record], contestant: str, setting: str
-) -> dict[int, dict[str, np.ndarray]]:
-    """PSNR (clips,) by seed and test set of a contestant, and their mean over test sets, clip by clip."""
-    result = {}
+def _by_training(runs: Sequence[Item], records: Mapping[str, Record]) -> Trained:
+    trained: Trained = defaultdict(dict)
     for run in runs:
-        task = run.task
-        if task.contestant.name != contestant or task.training != SETTINGS[setting].training or run.id not in records:
-            continue
-        tensors = records[run.id].tensors
-        values = {test: tensors[f"{setting}/{test}"].numpy() for test in SETTINGS[setting].tests}
-        result[task.seed] = {**values, "mean": np.mean(list(values.values()), axis=0)}
+        if run.id in records:
+            trained[run.task.contestant.name, run.task.training][run.task.seed] = records[run.id]
+    return trained
+
+
+def _values(records: Mapping[int, Record], setting: str) -> dict[int, dict[str, np.ndarray]]:
+    """PSNR (clips,) by seed and test set, and their mean over test sets, clip by clip."""
+    result = {}
+    for seed, record in records.items():
+        values = {test: record.tensors[f"{setting}/{test}"].numpy() for test in SETTINGS[setting].tests}
+        result[seed] = {**values, "mean": np.mean(list(values.values()), axis=0)}
     return result
 
 
-def _mine(runs: Sequence[Item], records: dict[str, Record], contestant: str, training: str) -> list[Record]:
-    """Records of a contestant on a set of training clips, by seed."""
-    chosen = (run for run in runs if (run.task.contestant.name, run.task.training) == (contestant, training))
-    return [records[run.id] for run in chosen if run.id in records]
-
-
-def _cost(runs: Sequence[Item], records: dict[str, Record], contestant: str, reference: str) -> Cost | None:
+def _cost(trained: Trained, contestant: str, reference: str) -> Cost | None:
     """The cost of a contestant, its time relative to the reference's on the same clips."""
-    mine = [record for training in data.TRAINING_PARTS for record in _mine(runs, records, contestant, training)]
-    theirs = [record for training in data.TRAINING_PARTS for record in _mine(runs, records, reference, training)]
+    mine, theirs = (
+        [record for training in data.TRAINING_PARTS for record in trained[name, training].values()]
+        for name in (contestant, reference)
+    )
     if not mine:
         return None
     step, other = (np.median([r.facts["step_milliseconds"] for r in found] or [np.nan]) for found in (mine, theirs))
@@ -430,24 +427,22 @@ def _cost(runs: Sequence[Item], records: dict[str, Record], contestant: str, ref
     return Cost(mine[0].facts["parameters"], float(step), ratio)
 
 
-def _curve(records: Sequence[Record]) -> list[float] | None:
+def _curve(records: Mapping[int, Record]) -> list[float] | None:
     """PSNR in dB of the training loss of all seeds over equal parts of the steps."""
-    losses = [record.tensors["loss"].numpy() for record in records]
+    losses = [record.tensors["loss"].numpy() for record in records.values()]
     if not losses:
         return None
     parts = np.array_split(np.mean(losses, axis=0), min(CURVE_POINTS, len(losses[0])))
     return [float(-10 * np.log10(part.mean() / 4)) for part in parts]  # pixels are in [-1, 1]
 
 
-def _error_maps(
-    runs: Sequence[Item], records: dict[str, Record], contestant: str, reference: str
-) -> list[np.ndarray | None]:
+def _error_maps(trained: Trained, contestant: str, reference: str) -> list[np.ndarray | None]:
     """Where a contestant's views are better (blue) or worse (red) than the reference's; whose own error is grey."""
     images: list[np.ndarray | None] = []
     for setting in ("seen", "unseen"):
         for test in FAMILIES:
             key, training = f"{setting}/{test}/error", SETTINGS[setting].training
-            mine, theirs = (_mine(runs, records, name, training) for name in (contestant, reference))
+            mine, theirs = (trained[name, training].values() for name in (contestant, reference))
             if not mine or not theirs:
                 images.append(None)
                 continue

@@ -17,9 +17,9 @@ from torch import Tensor
 from typing_extensions import Unpack
 
 from ucpe.bench.generation_results import MODES, Results, assemble, draw, markdown
-from ucpe.bench.pair_clips import PairClips, PrincipalLatents, load_pairs, missing_shards, render_pairs
+from ucpe.bench.pair_clips import PAIRS, PairClips, PrincipalLatents, load_pairs, missing_shards
 from ucpe.bench.pair_model import ADAPTERS, BASE, BATCH, CONTESTANTS, PairModel, base_latents, find_contestant
-from ucpe.bench.runs import Budget, Machine, check_sizes, on_all_cores, render_all, run_all
+from ucpe.bench.runs import Budget, Machine, Task, check_sizes, on_all_cores, render_all, run_all
 from ucpe.desk.clips import VALIDATION_SEED
 from ucpe.desk.model import make_tokenizer
 from ucpe.evaluation.estimators.known_scene import commanded_motion, estimate_motion
@@ -84,14 +84,6 @@ LONG_FROZEN = replace(FROZEN, steps=10_000, clips=16384, cameras=64, checks=10)
 """Ten times the steps."""
 
 
-@dataclass(frozen=True)
-class Task:
-    """One training with its measurements, or the measurement of true videos."""
-
-    contestant: str
-    seed: int
-
-
 def run_benchmark(
     benchmark: Benchmark,
     output: Path,
@@ -106,13 +98,12 @@ def run_benchmark(
     check_sizes(benchmark, "seeds", "steps", "clips", "cameras", "checks")
     contestants = [find_contestant(name, bool(benchmark.base)) for name in dict.fromkeys(benchmark.contestants)]
     budget, options = Budget(minutes), on_all_cores(options)
-    missing = missing_shards(benchmark.cameras, VALIDATION_SEED, clips / "held-out")
-    missing += missing_shards(benchmark.clips, 0, clips / "training")
-    shards = {f"{task[2].name} {task[0]}": task for task in missing}
+    shards = missing_shards(benchmark.cameras, VALIDATION_SEED, clips / "held-out", **PAIRS)
+    shards |= missing_shards(benchmark.clips, 0, clips / "training", **PAIRS)
     runs = plan(benchmark, [contestant.name for contestant in contestants])
     folder, work = RecordParts(output / "runs"), partial(perform, benchmark, clips, output / "unfinished")
     with folder_lock(output):
-        complete = render_all(render_pairs, shards, budget, **options) == len(shards)
+        complete = render_all(shards, budget, **options) == len(shards)
         ready = runs if complete else [run for run in runs if folder.holds(run)]
         records = run_all(ready, work, folder, budget, **options)
         for run in runs:
@@ -179,7 +170,7 @@ def perform(benchmark: Benchmark, clips: Path, unfinished: Path, task: Task) -> 
         if model.step in checks or model.step % CHECKPOINT_EVERY == 0:
             model.save(checkpoint, kept)
     losses = torch.stack([kept.pop(f"loss/{step}") for step in range(1, benchmark.steps + 1)])
-    facts = {"parameters": sum(parameter.numel() for parameter in model.parameters), "batch": BATCH}
+    facts = {"parameters": sum(parameter.numel() for parameter in model.parameters.values()), "batch": BATCH}
     return Record({**kept, "loss": losses}, facts)
 
 

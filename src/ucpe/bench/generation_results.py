@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -11,9 +12,10 @@ import numpy as np
 
 from ucpe.bench.figures import curve_plot, image_grid
 from ucpe.bench.pair_model import RELATIVE
-from ucpe.bench.runs import Machine
+from ucpe.bench.runs import Machine, Task
 from ucpe.bench.statistics import Difference, Spread, difference_of, spread_of
 from ucpe.bench.tables import NOT_RUN, markdown_table, not_run, shown_difference, shown_spread
+from ucpe.evaluation.camera_metrics import wrapped
 from ucpe.evaluation.report.quoted import quoted_rows
 from ucpe.work import Record
 
@@ -88,7 +90,7 @@ def reference_of(name: str, frozen: bool) -> str:
 def assemble(
     benchmark: Benchmark,
     titles: dict[str, str],
-    tasks: Mapping[str, Any],
+    tasks: Mapping[str, Task],
     records: Mapping[str, Record],
     machine: Machine,
 ) -> Results:
@@ -101,25 +103,20 @@ def assemble(
     truth = records["truth"]
     commanded = {metric: truth.tensors[f"commanded/{metric}"].numpy() for metric in METRICS}
     still = {metric: np.zeros_like(commanded[metric]) for metric in METRICS}
-    errors: dict[tuple[str, int, str], dict[str, dict[int, np.ndarray]]] = {}
-    obedience: dict[str, dict[str, list[dict[str, float]]]] = {mode: {} for mode in MODES}
+    trained: defaultdict[str, dict[int, Record]] = defaultdict(dict)
     for run, task in tasks.items():
-        record = records.get(run)
-        if task.contestant == "truth" or record is None:
-            continue
-        for mode in MODES:
-            for check in checks if mode == "first-frame" else checks[-1:]:
-                found = _found(record, f"{mode}/{check}")
-                for metric in METRICS:
-                    by_name = errors.setdefault((mode, check, metric), {})
-                    by_name.setdefault(task.contestant, {})[task.seed] = _error(metric, found, commanded)
-                if check == checks[-1]:
-                    obedience[mode].setdefault(task.contestant, []).append(_obedience(found, commanded))
-
-    def of(name: str, mode: str, check: int, metric: str) -> dict[int, np.ndarray]:
-        return errors.get((mode, check, metric), {}).get(name, {})
-
+        if run in records:
+            trained[task.contestant][task.seed] = records[run]
     last = checks[-1]
+
+    def errors(name: str, mode: str, check: int, metric: str) -> dict[int, np.ndarray]:
+        found = {seed: _found(record, f"{mode}/{check}") for seed, record in trained[name].items()}
+        return {seed: _error(metric, one, commanded) for seed, one in found.items()}
+
+    def obedience(name: str, mode: str) -> dict[str, float]:
+        rows = [_obedience(_found(record, f"{mode}/{last}"), commanded) for record in trained[name].values()]
+        return {key: float(np.mean([row[key] for row in rows])) for key in rows[0]}
+
     return replace(
         results,
         still={metric: float(_error(metric, still, commanded).mean()) for metric in ("yaw", "travel")},
@@ -129,24 +126,22 @@ def assemble(
         },
         latents_psnr=truth.facts["latents_psnr"],
         curves={
-            metric: {name: [spread_of(of(name, "first-frame", check, metric)) for check in checks] for name in titles}
+            metric: {
+                name: [spread_of(errors(name, "first-frame", check, metric)) for check in checks] for name in titles
+            }
             for metric in METRICS
         },
         final={
-            mode: {name: {metric: spread_of(of(name, mode, last, metric)) for metric in METRICS} for name in titles}
+            mode: {name: {metric: spread_of(errors(name, mode, last, metric)) for metric in METRICS} for name in titles}
             for mode in MODES
         },
-        obedience={
-            mode: {
-                name: {key: float(np.mean([row[key] for row in rows])) for key in rows[0]}
-                for name, rows in part.items()
-            }
-            for mode, part in obedience.items()
-        },
+        obedience={mode: {name: obedience(name, mode) for name in titles if trained[name]} for mode in MODES},
         differences={
             mode: {
                 name: {
-                    metric: difference_of(of(name, mode, last, metric), of(reference, mode, last, metric), False)
+                    metric: difference_of(
+                        errors(name, mode, last, metric), errors(reference, mode, last, metric), more_is_better=False
+                    )
                     for metric in METRICS
                 }
                 for name in titles
@@ -270,7 +265,7 @@ def _error(metric: str, found: Mapping[str, np.ndarray], commanded: Mapping[str,
     difference = found[metric] - commanded[metric]
     if metric == "travel":
         return np.linalg.norm(difference, axis=-1)
-    return np.abs((difference + 180) % 360 - 180)
+    return np.abs(wrapped(difference))
 
 
 def _obedience(found: Mapping[str, np.ndarray], commanded: Mapping[str, np.ndarray]) -> dict[str, float]:

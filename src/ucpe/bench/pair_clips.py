@@ -7,7 +7,9 @@ no autoencoder's taste stands between a model and what it was told.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -19,6 +21,9 @@ from ucpe.trajectories import Trajectory
 
 KEPT = (0, 13, 14, 15, 16)
 """Frames of a 17-frame clip: the first, and those of the last latent frame."""
+
+PAIRS: dict[str, Any] = {"style": "plain", "kept": KEPT}
+"""How pairs are rendered, unlike other desk clips."""
 
 STRIDE = 8
 """Pixels along a side of a latent pixel."""
@@ -40,17 +45,11 @@ class PairClips:
         return len(self.video)
 
 
-def render_pairs(task: tuple[int, int, Path]) -> Path:
-    """Render one shard (number, first seed, folder) of pairs of plain worlds, unless it is there."""
-    return render_shard(*task, style="plain", kept=KEPT)
-
-
-def missing_shards(clips: int, first_seed: int, folder: Path) -> list[tuple[int, int, Path]]:
-    """Tasks for `render_pairs` that bring a folder to this number of clips."""
+def missing_shards(clips: int, first_seed: int, folder: Path, **how: Any) -> dict[str, partial[Path]]:
+    """What renders the shards, by name, that bring a folder to this number of desk clips."""
     numbers = range(-(-clips // CLIPS_PER_SHARD))
-    return [
-        (number, first_seed, folder) for number in numbers if not (folder / f"clips-{number:05d}.safetensors").exists()
-    ]
+    missing = [number for number in numbers if not (folder / f"clips-{number:05d}.safetensors").exists()]
+    return {f"{folder.name} {number}": partial(render_shard, number, first_seed, folder, **how) for number in missing}
 
 
 def load_pairs(folder: Path, clips: int) -> PairClips:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,10 @@ from ucpe.bench.pair_clips import CHANNELS, PairClips, PrincipalLatents
 from ucpe.desk import HEIGHT, WIDTH
 from ucpe.files import atomic_file
 from ucpe.training.denoiser import Batch, Denoiser
+from ucpe.training.loop import swapped
 from ucpe.training.objective import FlowMatching, denoising_loss
+from ucpe.training.recipes import Recipe
+from ucpe.training.steps import plan_step
 
 TRANSFORMER: dict[str, Any] = {
     "patch_size": (1, 2, 2),
@@ -38,10 +41,10 @@ BRANCH = {"heads": 2, "head_dim": 32}
 """Attention branch of the adapters that have one: half of the width."""
 
 OBJECTIVE = FlowMatching(shift=3.0, weighting="none")
-FIRST_FRAME = 0.7
-"""Share of training clips whose first frame is given."""
-
 BATCH = 16
+RECIPE = Recipe("pairs", batch=BATCH, objective=OBJECTIVE, first_frame=0.7)
+"""What a training step draws."""
+
 LEARNING_RATE = 2e-3
 ADAPTER_LEARNING_RATE = 4e-3
 """Learning rate of an adapter that leaves all weights of its base as they are."""
@@ -147,13 +150,15 @@ class PairModel:
         self.module = nn.ModuleDict({"denoiser": self.denoiser, "words": embedding}).requires_grad_(base is None)
         if base is not None and self.adapter is not None:
             self.denoiser.set_trainable(False)
-        self.parameters = [parameter for parameter in self.module.parameters() if parameter.requires_grad]
-        self.average = [parameter.detach().clone() for parameter in self.parameters]
+        trained = (parameter for parameter in self.module.parameters() if parameter.requires_grad)
+        self.parameters = {str(index): parameter for index, parameter in enumerate(trained)}
+        self.average = {name: parameter.detach().clone() for name, parameter in self.parameters.items()}
         intact = base is not None and not any(parameter.requires_grad for parameter in transformer.parameters())
         self.learning_rate = ADAPTER_LEARNING_RATE if intact else LEARNING_RATE
-        trained = self.parameters or [nn.Parameter(torch.zeros(()))]  # the frozen base alone has nothing to train
-        self.optimizer = torch.optim.AdamW(trained, lr=self.learning_rate, betas=(0.9, 0.98), weight_decay=0.02)
-        self.seed, self.steps, self.step = seed, steps, 0
+        optimized = self.parameters.values() or [nn.Parameter(torch.zeros(()))]  # the base alone has nothing to train
+        self.optimizer = torch.optim.AdamW(optimized, lr=self.learning_rate, betas=(0.9, 0.98), weight_decay=0.02)
+        self.recipe = replace(RECIPE, seed=seed, steps=steps)
+        self.step = 0
 
     def encode(self, clips: PairClips) -> Callable[[list[int]], CameraCondition | None]:
         """Cameras of some clips by their numbers; encoded ahead unless that would fill the memory."""
@@ -173,25 +178,24 @@ class PairModel:
         cameras: Callable[[list[int]], CameraCondition | None],
     ) -> float:
         """Take the next step; returns its loss."""
-        generator = torch.Generator().manual_seed(self.seed * 1_000_003 + self.step)
-        chosen = torch.randint(len(latents), (BATCH,), generator=generator).tolist()
-        noise = torch.randn(BATCH, *latents.shape[1:], generator=generator)
-        level = OBJECTIVE.sample(BATCH, generator).reshape(-1, 1, 1, 1, 1).repeat(1, 1, 2, 1, 1)
-        level[torch.rand(BATCH, generator=generator) < FIRST_FRAME, :, 0] = 0
-        batch = Batch(latents[chosen], noise, level, self.module["words"](words[chosen]), cameras(chosen))
-        loss = denoising_loss(self.denoiser(batch), batch.velocity, level, OBJECTIVE).mean()
+        steps = self.recipe.steps
+        plan = plan_step(self.recipe, self.step, len(latents), latents.shape[1:], given_is_clean=True)
+        chosen = plan.clips
+        batch = Batch(latents[chosen], plan.noise, plan.level, self.module["words"](words[chosen]), cameras(chosen))
+        loss = denoising_loss(self.denoiser(batch), batch.velocity, batch.level, OBJECTIVE).mean()
         self.step += 1
         if not self.parameters:
             return float(loss)
         self.optimizer.zero_grad()
         loss.backward()
-        nn.utils.clip_grad_norm_(self.parameters, 1.0)
+        nn.utils.clip_grad_norm_(self.parameters.values(), 1.0)
         for group in self.optimizer.param_groups:
-            left = (self.steps - self.step + 1) / (DECAY * self.steps)
+            left = (steps - self.step + 1) / (DECAY * steps)
             group["lr"] = self.learning_rate * min(1.0, self.step / WARMUP, left)
         self.optimizer.step()
         decay = min(EMA, self.step / (self.step + 10))
-        torch._foreach_lerp_(self.average, [parameter.data for parameter in self.parameters], 1 - decay)
+        weights = [parameter.data for parameter in self.parameters.values()]
+        torch._foreach_lerp_(list(self.average.values()), weights, 1 - decay)
         return float(loss.detach())
 
     @torch.no_grad()
@@ -207,7 +211,7 @@ class PairModel:
         levels = OBJECTIVE.shifted(torch.linspace(1, 0, steps + 1))
         latents = noise.clone()
         level = torch.empty(len(noise), 1, 2, 1, 1)
-        with self._averaged():
+        with swapped(self.module, self.parameters, self.average):
             text = self.module["words"](words)
             for now, after in itertools.pairwise(levels):
                 level[:] = now
@@ -223,10 +227,9 @@ class PairModel:
     def save(self, path: Path, extra: dict[str, Tensor]) -> None:
         """Write everything that the next steps depend on, and what else is to be kept."""
         tensors = {f"extra.{name}": value for name, value in extra.items()} | {"step": torch.tensor(self.step)}
-        for index, (parameter, average) in enumerate(zip(self.parameters, self.average)):
-            state = self.optimizer.state[parameter]
-            tensors |= {f"weight.{index}": parameter.data, f"average.{index}": average}
-            tensors |= {f"{name}.{index}": state[name] for name in ("step", "exp_avg", "exp_avg_sq")}
+        for name, parameter in self.parameters.items():
+            tensors |= {f"weight.{name}": parameter.data, f"average.{name}": self.average[name]}
+            tensors |= {f"{kind}.{name}": value for kind, value in self.optimizer.state[parameter].items()}
         with atomic_file(path) as temporary:
             save_file({name: value.contiguous() for name, value in tensors.items()}, temporary)
 
@@ -234,17 +237,14 @@ class PairModel:
     def load(self, path: Path) -> dict[str, Tensor]:
         """Continue from what `save` wrote; returns what else was kept."""
         tensors = load_file(path)
-        for index, (parameter, average) in enumerate(zip(self.parameters, self.average)):
-            parameter.copy_(tensors[f"weight.{index}"])
-            average.copy_(tensors[f"average.{index}"])
+        for name, parameter in self.parameters.items():
+            parameter.copy_(tensors[f"weight.{name}"])
+            self.average[name].copy_(tensors[f"average.{name}"])
             self.optimizer.state[parameter] = {  # type: ignore[assignment]
-                name: tensors[f"{name}.{index}"] for name in ("step", "exp_avg", "exp_avg_sq")
+                kind: tensors[f"{kind}.{name}"] for kind in ("step", "exp_avg", "exp_avg_sq")
             }
         self.step = int(tensors["step"])
         return {name[6:]: value for name, value in tensors.items() if name.startswith("extra.")}
-
-    def _averaged(self) -> _Exchanged:
-        return _Exchanged(self.parameters, self.average)
 
 
 def load_base(path: Path, transformer: nn.Module, words: nn.Module) -> None:
@@ -264,26 +264,8 @@ def base_latents(path: Path) -> PrincipalLatents:
 def save_base(path: Path, model: PairModel, latents: PrincipalLatents) -> None:
     """Write averaged weights of a model without an adapter, in half precision, and the latents that it makes."""
     names = [name for name, parameter in model.module.named_parameters() if parameter.requires_grad]
-    tensors = {f"module.{name}": value.half() for name, value in zip(names, model.average)}
+    tensors = {f"module.{name}": value.half() for name, value in zip(names, model.average.values())}
     for name in LATENTS:
         tensors |= {f"{name}.{index}": value for index, value in enumerate(getattr(latents, name))}
     with atomic_file(path) as temporary:
         save_file({name: value.contiguous() for name, value in tensors.items()}, temporary)
-
-
-@dataclass
-class _Exchanged:
-    """Parameters that have other values inside a `with` block."""
-
-    parameters: Sequence[Tensor]
-    others: Sequence[Tensor]
-
-    def __enter__(self) -> None:
-        self._exchange()
-
-    def __exit__(self, *error: object) -> None:
-        self._exchange()
-
-    def _exchange(self) -> None:
-        for parameter, other in zip(self.parameters, self.others):
-            parameter.data, other.data = other.data, parameter.data

@@ -7,6 +7,8 @@ import platform
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -24,6 +26,14 @@ class Machine:
     cores: int | None = field(default_factory=os.cpu_count)
     python: str = field(default_factory=platform.python_version)
     torch: str = torch.__version__
+
+
+@dataclass(frozen=True)
+class Task:
+    """One training of a generation benchmark with its videos, or the measurement of true ones."""
+
+    contestant: str
+    seed: int
 
 
 @dataclass
@@ -91,12 +101,14 @@ def run_all(
     return {item.id: records[item.id] for item in runs if item.id in records}
 
 
-def render_all(
-    render: Callable[[Any], Any], shards: dict[str, Any], budget: Budget, **options: Unpack[WorkArguments]
-) -> int:
-    """Render shards of clips, tasks by name, as far as the budget allows; how many were rendered."""
-    items = [Item(name, task) for name, task in shards.items()]
-    return len(list(run(Calls(render, "shards of clips"), items, goes_on=budget.allows_another, **options)))
+def render_all(shards: dict[str, partial[Path]], budget: Budget, **options: Unpack[WorkArguments]) -> int:
+    """Render shards of clips, by name, as far as the budget allows; how many were rendered."""
+    items = [Item(name, render) for name, render in shards.items()]
+    return len(list(run(Calls(_call, "shards of clips"), items, goes_on=budget.allows_another, **options)))
+
+
+def _call(render: partial[Path]) -> Path:
+    return render()
 
 
 def on_all_cores(options: WorkArguments) -> WorkArguments:

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import gelu
 
-from ucpe.bench.camera_encodings import Anchor, CameraEncoding, ModelShape, anchored, make_encoding
+from ucpe.bench.camera_encodings import CameraEncoding, ModelShape, anchored, make_encoding, patches
 from ucpe.bench.contestants import Contestant
 from ucpe.bench.view_synthesis_data import Triples
 from ucpe.lenses import Lens
@@ -68,10 +68,9 @@ class Block(nn.Module):
 class ViewSynthesisModel(nn.Module):
     """Patches of two views and empty tokens of a third -> pixels of the third."""
 
-    def __init__(self, contestant: Contestant, seed: int = 0, shape: ModelShape | None = None):
+    def __init__(self, contestant: Contestant, seed: int = 0):
         super().__init__()
-        shape = shape or ModelShape()
-        self.shape = shape
+        self.shape = shape = ModelShape()
         pixels = 3 * shape.patch**2
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)  # what all contestants share comes first, so that they start alike
@@ -102,12 +101,6 @@ class ViewSynthesisModel(nn.Module):
         return unpatch(self.head(self.norm(tokens)), shape)
 
 
-def patches(images: Tensor, shape: ModelShape) -> Tensor:
-    """Images (..., H, W, 3) as tokens (..., rows * columns, 3 patch²)."""
-    tokens = images.unflatten(-2, (shape.columns, shape.patch)).unflatten(-4, (shape.rows, shape.patch))
-    return tokens.transpose(-4, -3).flatten(-3).flatten(-3, -2)
-
-
 def unpatch(tokens: Tensor, shape: ModelShape) -> Tensor:
     """Tokens (..., rows * columns, 3 patch²) as images (..., H, W, 3)."""
     images = tokens.unflatten(-1, (shape.patch, shape.patch, 3)).unflatten(-4, (shape.rows, shape.columns))
@@ -115,19 +108,18 @@ def unpatch(tokens: Tensor, shape: ModelShape) -> Tensor:
 
 
 def train(
-    contestant: Contestant,
-    clips: Triples,
-    settings: Training,
-    seed: int,
-    progress: Callable[[int, float], None] | None = None,
-) -> ViewSynthesisModel:
-    """Train a model from scratch; one seed means the same start and the same batches for every contestant."""
-    model = ViewSynthesisModel(contestant, seed)
+    contestant: Contestant, clips: Triples, settings: Training, seed: int
+) -> tuple[ViewSynthesisModel, list[float]]:
+    """A model trained from scratch, and its loss at every step.
+
+    One seed means the same start and the same batches for every contestant.
+    """
+    model, losses = ViewSynthesisModel(contestant, seed), []
     optimizer = torch.optim.AdamW(
         model.parameters(), settings.learning_rate, weight_decay=settings.weight_decay, fused=True
     )
     schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: learning_rate_share(step, settings))
-    for step, (images, valid, sees, description) in enumerate(_batches(model, clips, settings, seed)):
+    for images, valid, sees, description in _batches(model, clips, settings, seed):
         predicted = model(images, sees, description)
         weight = valid[:, -1, ..., None].to(predicted)
         loss = ((predicted - images[:, -1]).square() * weight).sum() / (3 * weight.sum())
@@ -136,9 +128,8 @@ def train(
         nn.utils.clip_grad_norm_(model.parameters(), settings.clip_gradient)
         optimizer.step()
         schedule.step()
-        if progress is not None:
-            progress(step + 1, float(loss.detach()))
-    return model.eval()
+        losses.append(float(loss.detach()))
+    return model.eval(), losses
 
 
 @torch.no_grad()
@@ -188,9 +179,8 @@ def describe(
     encoding: CameraEncoding, lens: Lens, c2w: Tensor, shape: ModelShape, anchor: bool = True
 ) -> tuple[Tensor, dict[str, Tensor]]:
     """Which tokens (B, tokens) have a ray, and what the encoding says of the cameras."""
-    choice: Anchor = encoding.anchor
     sees = lens.rays(shape.rows, shape.columns).valid.expand(*c2w.shape[:2], shape.rows, shape.columns)
-    return sees.flatten(1), encoding.describe(lens, anchored(c2w, choice) if anchor else c2w)
+    return sees.flatten(1), encoding.describe(lens, anchored(c2w, encoding.anchor) if anchor else c2w)
 
 
 def random_worlds(count: int, seed: int = 0) -> Tensor:

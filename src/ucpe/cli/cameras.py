@@ -56,11 +56,9 @@ class LensOptions:
         fitted, note = fit_image(lens, height, width, self.fit)
         if note:
             name = f"{Path(self.lens).name}: " if self.lens else ""
-            warnings.warn(f"{name}{note} (--fit {'|'.join(way for way in FITS if way != self.fit)} to change that)")
+            others = "|".join(way for way in ("crop", "squeeze", "pad") if way != self.fit)
+            warnings.warn(f"{name}{note} (--fit {others} to change that)")
         return fitted
-
-
-FITS = ("crop", "squeeze", "pad")
 
 
 @dataclass

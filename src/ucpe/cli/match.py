@@ -118,16 +118,13 @@ def _source(name: str, options: MotionOptions) -> Any:
             f"{name}: videos need the up vectors of their first frames: --up FILE, or {beside}, or --calibrator NAME"
         )
     backend = Pycolmap(options.xfov) if options.poses == "pycolmap" else VipeResults(options.results or folder)
-    return CameraBench(folder, backend, up_vectors, options.fps, _up_estimator(options.calibrator))
+    estimator = None
+    if options.calibrator is not None:
+        from ucpe.evaluation.estimators import EstimatorChoice
+        from ucpe.evaluation.estimators.first_frame import UpOfFirstFrame
 
-
-def _up_estimator(name: str | None) -> Any:
-    if name is None:
-        return None
-    from ucpe.evaluation.estimators import EstimatorChoice
-    from ucpe.evaluation.estimators.first_frame import UpOfFirstFrame
-
-    return UpOfFirstFrame(EstimatorChoice(name).calibrator())
+        estimator = UpOfFirstFrame(EstimatorChoice(options.calibrator).calibrator())
+    return CameraBench(folder, backend, up_vectors, options.fps, estimator)
 
 
 def _match(options: MatchOptions) -> None:

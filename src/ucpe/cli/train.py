@@ -21,10 +21,6 @@ USAGE = """usage: ucpe train RECIPE --data FOLDER -o FOLDER [--FIELD VALUE ...]
 RECIPE is a name from --list, or a Python file that defines recipe().
 `ucpe train RECIPE --help` lists every field of it."""
 
-OTHERS = {
-    "desk-clips": "render the desk model's clips of procedural worlds",
-}
-
 
 @dataclass
 class Options:
@@ -123,5 +119,4 @@ def _render(options: ClipOptions) -> None:
 def _list() -> None:
     for name, recipe in RECIPES.items():
         print(f"{name:<28}{recipe.summary()}")
-    for name, text in OTHERS.items():
-        print(f"{name:<28}{text}")
+    print(f"{'desk-clips':<28}render the desk model's clips of procedural worlds")

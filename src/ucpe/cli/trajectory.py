@@ -15,8 +15,6 @@ from ucpe.cli.parsing import given, parse
 if TYPE_CHECKING:
     from ucpe.trajectories import Trajectory
 
-AMOUNTS = ("degrees", "distance", "radius", "height", "factor", "seed", "pitch", "yaw", "roll")
-
 
 @dataclass
 class Show:
@@ -105,7 +103,7 @@ def _trajectory(command: Show) -> Trajectory:
     from ucpe.lenses.files import split_camera
     from ucpe.trajectories import DEFAULT_LENS, NAMED_MOVES, Trajectory, is_actions, is_direction, is_sequence
 
-    amounts = given(command, *AMOUNTS)
+    amounts = given(command, "degrees", "distance", "radius", "height", "factor", "seed", "pitch", "yaw", "roll")
     if split_camera(command.source)[0].exists():
         if amounts:
             raise ValueError(f"--{next(iter(amounts))} is for a move, and {command.source} is a file")

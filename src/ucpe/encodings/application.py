@@ -60,18 +60,10 @@ class _OnePass(torch.autograd.Function):
     """The CPU kernel; linear in x, so its gradient is the transposed operator on the gradient."""
 
     @staticmethod
-    def forward(
-        x: Tensor,
-        blocks: Tensor,
-        cosine: Tensor | None,
-        sine: Tensor | None,
-        tokens_per_block: int,
-        transpose: bool,
-        forward: bool,
-    ) -> Tensor:
+    def forward(*arguments: Any) -> Tensor:
         from ucpe.encodings.kernels import apply_blocks_cpu
 
-        return apply_blocks_cpu(x, blocks, cosine, sine, tokens_per_block, transpose, forward)
+        return apply_blocks_cpu(*arguments)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:

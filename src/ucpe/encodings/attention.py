@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any
 
 import torch
@@ -29,7 +28,6 @@ def camera_attention(
     discount: bool = False,
     diffusers: bool = False,
     backend: Any = None,
-    parallel_config: Any = None,
 ) -> Tensor:
     """Camera-aware attention output (..., heads, query tokens, head_dim): D Attn(D^T Q, D^-1 K, D^-1 V).
 
@@ -51,7 +49,6 @@ def camera_attention(
     if added is not None:
         asked, key_added = asked + added[0], added[1]
     mask, answered = _key_mask(attention_mask, key_operator.valid if mask_invalid else None)
-    attend = partial(_dispatch, backend=backend, parallel_config=parallel_config) if diffusers else _attend
     if operator.seen_cosine is None:
         groups: list[tuple[slice | None, slice]] = [(None, slice(None))]
     else:
@@ -70,7 +67,7 @@ def camera_attention(
             weighted = _plus(weighted, -2 * (_rms(moved) / _rms(_of_views(key, views))).clamp(min=1).log().mT)
         held = limit(key_operator.value(value, views), _of_views(value, views))
         wanted = asked if views is None else _by_view(asked[..., rows, :], count)
-        found = attend(wanted, seen, held, weighted)
+        found = _attend(wanted, seen, held, weighted, diffusers, backend)
         parts.append(found if views is None else found.movedim(-4, -3).flatten(-3, -2))
     output = parts[0] if len(parts) == 1 else torch.cat(parts, dim=-2)
     if answered is not None:
@@ -108,15 +105,23 @@ def _plus(mask: Tensor | None, bias: Tensor) -> Tensor:
     return bias.masked_fill(~mask, -torch.inf) if mask.dtype == torch.bool else mask + bias
 
 
-def _attend(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None) -> Tensor:
-    mask = mask if mask is None or mask.dtype == torch.bool else mask.to(query.dtype)
-    if query.ndim <= 4:
+def _attend(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, diffusers: bool, backend: Any) -> Tensor:
+    """Attention by torch's function, or by diffusers' dispatcher; both take no more than one leading dimension."""
+    if mask is not None and mask.dtype != torch.bool and not diffusers:
+        mask = mask.to(query.dtype)
+    if query.ndim <= 4 and not diffusers:
         return scaled_dot_product_attention(query, key, value, attn_mask=mask)
     batch = torch.broadcast_shapes(query.shape[:-3], key.shape[:-3])
-    query, key, value = (t.expand(*batch, *t.shape[-3:]).flatten(0, -4) for t in (query, key, value))
+    query, key, value = (t.expand(*batch, *t.shape[-3:]).reshape(-1, *t.shape[-3:]) for t in (query, key, value))
     if mask is not None:
-        mask = mask.expand(*batch, *mask.shape[-3:]).flatten(0, -4)
-    return scaled_dot_product_attention(query, key, value, attn_mask=mask).unflatten(0, batch)
+        mask = mask.expand(*batch, *mask.shape[-3:]).reshape(-1, *mask.shape[-3:])
+    if not diffusers:
+        return scaled_dot_product_attention(query, key, value, attn_mask=mask).unflatten(0, batch)
+    from diffusers.models.attention_dispatch import dispatch_attention_fn
+
+    query, key, value = (t.transpose(1, 2) for t in (query, key, value))
+    output = dispatch_attention_fn(query, key, value, attn_mask=mask, backend=backend)
+    return output.transpose(1, 2).unflatten(0, batch)
 
 
 def _key_mask(mask: Tensor | None, valid: Tensor | None) -> tuple[Tensor | None, Tensor | None]:
@@ -136,17 +141,3 @@ def _key_mask(mask: Tensor | None, valid: Tensor | None) -> tuple[Tensor | None,
     if mask.dtype == torch.bool:
         return mask | ~answered, answered
     return mask.masked_fill(~answered, 0), answered
-
-
-def _dispatch(
-    query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, backend: Any, parallel_config: Any
-) -> Tensor:
-    from diffusers.models.attention_dispatch import dispatch_attention_fn
-
-    batch = torch.broadcast_shapes(query.shape[:-3], key.shape[:-3])
-    query, key, value = (t.expand(*batch, *t.shape[-3:]).reshape(-1, *t.shape[-3:]) for t in (query, key, value))
-    if mask is not None:
-        mask = mask.expand(*batch, *mask.shape[-3:]).reshape(-1, *mask.shape[-3:])
-    query, key, value = (t.transpose(1, 2) for t in (query, key, value))
-    output = dispatch_attention_fn(query, key, value, attn_mask=mask, backend=backend, parallel_config=parallel_config)
-    return output.transpose(1, 2).unflatten(0, batch)

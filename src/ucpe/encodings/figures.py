@@ -266,7 +266,7 @@ def draw_raw(lens: Lens | None = None) -> Figure:
         axes.set_xlabel("latent frame", fontsize=9, color=QUIET)
         axes.set_title(title, fontsize=10.5, color=INK, pad=7)
         axes.hlines([3.5, 7.5, 11.5], -0.5, frames - 0.5, color=PAPER, lw=2)
-        _frame(axes, keep_ticks=True)
+        axes.spines[:].set_visible(False)
     bar = figure.colorbar(image, cax=figure.add_axes((0.945, 0.13, 0.011, 0.62)))
     bar.outline.set_visible(False)  # type: ignore[operator]
     bar.ax.tick_params(labelsize=8, labelcolor=QUIET, length=0)
@@ -406,11 +406,9 @@ def _colour_bar(figure: Figure, image: Any, row: int, rows: int, label: str) -> 
     bar.set_label(label, fontsize=9, color=QUIET)
 
 
-def _frame(axes: Axes, keep_ticks: bool = False) -> None:
+def _frame(axes: Axes) -> None:
     axes.set_facecolor(BLIND)
-    axes.spines[:].set_visible(False)
-    if not keep_ticks:
-        hide_ticks(axes)
+    hide_ticks(axes)
 
 
 _ABOUT = {

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from ucpe.lenses.base import Lens, Rays, check_size, pixel_grid
 from ucpe.lenses.numerics import norm, widest_dtype
+from ucpe.trajectories.rotations import invert_pose, pose_matrix
 
 Frame: TypeAlias = Literal["paper", "transport"]
 Position: TypeAlias = Literal["center", "corner"]
@@ -26,7 +27,7 @@ class RayFrames(NamedTuple):
     @property
     def world_to_ray(self) -> Tensor:
         """Inverse transforms (..., N, height, width, 4, 4)."""
-        return rigid_inverse(self.ray_to_world)
+        return invert_pose(self.ray_to_world)
 
 
 def ray_frames(
@@ -44,11 +45,7 @@ def ray_frames(
     the camera's x axis steps in); `"transport"` turns the optical axis to the ray by the smallest rotation (singular
     straight behind). `position` puts a token's ray at its centre, or at its top left corner as the released code does.
     """
-    c2w = as_poses(c2w)
-    ray_to_camera, valid = camera_ray_frames(lens, height, width, frame, position, c2w)
-    ray_to_world = c2w[..., None, None, :, :] @ ray_to_camera
-    valid = valid.expand(ray_to_world.shape[:-2])
-    return RayFrames(identity_where(~valid, ray_to_world), valid)
+    return ray_frames_of_poses(lens, as_poses(c2w), height, width, frame, position)
 
 
 def world_rays(
@@ -84,31 +81,18 @@ def token_grid(height: int, width: int, position: Position, like: Tensor) -> Ten
     return grid if position == "center" else grid - 0.5
 
 
-def camera_ray_frames(
-    lens: Lens, height: int, width: int, frame: Frame, position: Position, like: Tensor
-) -> tuple[Tensor, Tensor]:
-    """Ray-to-camera transforms (*lens batch, height, width, 4, 4) and which tokens have a ray."""
+def ray_frames_of_poses(
+    lens: Lens, c2w: Tensor, height: int, width: int, frame: Frame, position: Position
+) -> RayFrames:
+    """`ray_frames` of what `as_poses` gives."""
     if frame not in ("paper", "transport"):
         raise ValueError(f"frame must be 'paper' or 'transport', got {frame!r}")
-    rays = token_rays(lens, height, width, position, like)
+    rays = token_rays(lens, height, width, position, c2w)
     axes = _paper_axes(rays.directions) if frame == "paper" else _transport_axes(rays.directions)
-    top = torch.cat([axes, rays.origins[..., None]], dim=-1)
-    bottom = torch.zeros_like(top[..., :1, :])
-    bottom[..., 3] = 1
-    return torch.cat([top, bottom], dim=-2), rays.valid
-
-
-def rigid_inverse(transform: Tensor) -> Tensor:
-    """Inverse of rigid transforms (..., 4, 4) in closed form."""
-    rotation = transform[..., :3, :3].mT
-    translation = -(rotation @ transform[..., :3, 3:])
-    return torch.cat([torch.cat([rotation, translation], dim=-1), transform[..., 3:, :]], dim=-2)
-
-
-def identity_where(condition: Tensor, transform: Tensor) -> Tensor:
-    """Transforms (..., 4, 4) with the identity where the condition (...) holds."""
-    identity = torch.eye(4, dtype=transform.dtype, device=transform.device)
-    return torch.where(condition[..., None, None], identity, transform)
+    ray_to_world = c2w[..., None, None, :, :] @ pose_matrix(axes, rays.origins)
+    valid = rays.valid.expand(ray_to_world.shape[:-2])
+    identity = torch.eye(4, dtype=c2w.dtype, device=c2w.device)
+    return RayFrames(torch.where(valid[..., None, None], ray_to_world, identity), valid)
 
 
 def anchored_poses(
@@ -124,7 +108,7 @@ def anchored_poses(
         ahead = torch.where((norm(ahead) > DEGENERATE_SINE)[..., None], ahead, aside)
         ahead = ahead / norm(ahead)[..., None]
         origin[..., :3, :3] = torch.stack([torch.linalg.cross(down, ahead), down, ahead], dim=-1)
-    return rigid_inverse(origin) @ c2w
+    return invert_pose(origin) @ c2w
 
 
 def as_poses(c2w: Tensor) -> Tensor:
@@ -145,9 +129,7 @@ def as_poses(c2w: Tensor) -> Tensor:
                 f"c2w[{', '.join(map(str, index))}] is not a rigid camera-to-world matrix (a rotation, a translation "
                 f"and the last row 0 0 0 1); got {c2w[index].tolist()}"
             )
-    return torch.cat(
-        [torch.cat([_nearest_rotation(poses[..., :3, :3]), poses[..., :3, 3:]], -1), poses[..., 3:, :]], -2
-    )
+    return pose_matrix(_nearest_rotation(poses[..., :3, :3]), poses[..., :3, 3])
 
 
 def _nearest_rotation(rotation: Tensor) -> Tensor:

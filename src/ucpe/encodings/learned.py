@@ -8,10 +8,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import scaled_dot_product_attention
 
-from ucpe.encodings.frames import as_poses, rigid_inverse, world_rays
+from ucpe.encodings.frames import as_poses, world_rays
 from ucpe.encodings.sightings import place_points
 from ucpe.lenses.base import Lens
 from ucpe.lenses.numerics import norm
+from ucpe.trajectories.rotations import invert_pose
 
 SMALLEST_MOMENT = 1e-6
 """RayPE's bound below which a moment has no direction, in world units."""
@@ -176,7 +177,7 @@ class RaySegments(nn.Module):
         offset = 2 * places / torch.tensor([width, height], dtype=places.dtype, device=places.device) - 1
         disc = offset / (1 + (offset * offset).sum(-1, keepdim=True)).sqrt()
         far = norm(points - poses[..., None, None, :3, 3]).clamp(max=self.SHOWN)[..., None]
-        to_query = rigid_inverse(poses)
+        to_query = invert_pose(poses)
         centres = (to_query[..., None, :3, :3] @ origins[..., None, :, :, None])[..., 0] + to_query[..., None, :3, 3]
         centres = centres[..., None, :, :].expand(*disc.shape[:-1], 3)
         coordinates = torch.cat([centres, disc, far], dim=-1).to(self.rates)

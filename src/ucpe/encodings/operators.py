@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator, Sequence
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any, Literal, TypeAlias
 
 import torch
@@ -14,14 +15,13 @@ from ucpe.encodings.frames import (
     Frame,
     Position,
     as_poses,
-    camera_ray_frames,
-    identity_where,
-    rigid_inverse,
+    ray_frames_of_poses,
     token_grid,
     token_rays,
 )
 from ucpe.encodings.sightings import sightings
 from ucpe.lenses.base import Lens
+from ucpe.trajectories.rotations import invert_pose
 
 Encoding: TypeAlias = Literal["ucpe", "gta", "prope", "cape", "urope", "sightline"]
 
@@ -54,6 +54,7 @@ LARGE_TRANSLATION = 10.0
 """Distance from the anchor, in near-plane depths, beyond which attention logits blow up."""
 
 
+@dataclass(frozen=True, eq=False, repr=False)
 class Operator:
     """Block-diagonal matrix D per token: 4 x 4 camera blocks on the first channels of a head, RoPE on the rest.
 
@@ -65,36 +66,20 @@ class Operator:
     them somewhere in its own image.
     """
 
-    def __init__(
-        self,
-        blocks: Tensor,  # (..., tokens or cameras, 4, 4)
-        inverse: Tensor,  # (..., tokens or cameras, 4, 4)
-        *,
-        head_dim: int,
-        tokens_per_block: int = 1,
-        cosine: Tensor | None = None,  # (tokens, angles) or None without RoPE; an angle turns two channels
-        sine: Tensor | None = None,  # (tokens, angles)
-        seen_cosine: Tensor | None = None,  # (..., cameras, heads or 1, tokens, angles) of keys, None if as cosine
-        seen_sine: Tensor | None = None,  # (..., cameras, heads or 1, tokens, angles)
-        camera_tokens: int = 1,
-        first_token: int = 0,
-        valid: Tensor | None = None,  # (..., tokens) bool, None if all are
-        transforms_value: bool = True,
-        anchor: Tensor | None = None,  # (..., 4, 4) pose of the world origin; (..., cameras, 4, 4) with views
-    ):
-        self.blocks = blocks
-        self.inverse = inverse
-        self.head_dim = head_dim
-        self.tokens_per_block = tokens_per_block
-        self.cosine = cosine
-        self.sine = sine
-        self.seen_cosine = seen_cosine
-        self.seen_sine = seen_sine
-        self.camera_tokens = camera_tokens
-        self.first_token = first_token
-        self.valid = valid
-        self.transforms_value = transforms_value
-        self.anchor = anchor
+    blocks: Tensor  # (..., tokens or cameras, 4, 4)
+    inverse: Tensor  # (..., tokens or cameras, 4, 4)
+    _: KW_ONLY
+    head_dim: int
+    tokens_per_block: int = 1
+    cosine: Tensor | None = None  # (tokens, angles) or None without RoPE; an angle turns two channels
+    sine: Tensor | None = None  # (tokens, angles)
+    seen_cosine: Tensor | None = None  # (..., cameras, heads or 1, tokens, angles) of keys, None if as cosine
+    seen_sine: Tensor | None = None  # (..., cameras, heads or 1, tokens, angles)
+    camera_tokens: int = 1
+    first_token: int = 0
+    valid: Tensor | None = None  # (..., tokens) bool, None if all are
+    transforms_value: bool = True
+    anchor: Tensor | None = None  # (..., 4, 4) pose of the world origin; (..., cameras, 4, 4) with views
 
     def query(self, x: Tensor) -> Tensor:
         """D^T x for queries (..., heads, tokens, head_dim)."""
@@ -215,7 +200,7 @@ class Operator:
 
     def replaced(self, **changes: Any) -> Operator:
         """The same operator with other tensors, by the names of the constructor."""
-        return Operator(**{**vars(self), **changes})
+        return replace(self, **changes)
 
 
 def camera_operator(
@@ -247,19 +232,17 @@ def camera_operator(
     pairwise = encoding in PAIRWISE
     world = c2w = _per_camera(lens, as_poses(c2w))
     origin = _anchor_pose(c2w, anchor)
-    c2w = c2w if origin is None else rigid_inverse(origin)[..., None, :, :] @ c2w
+    c2w = c2w if origin is None else invert_pose(origin)[..., None, :, :] @ c2w
     _warn_of_large_translations(c2w)
     if encoding in ("ucpe", "sightline"):
-        ray_to_camera, valid = camera_ray_frames(lens, height, width, frame, position, c2w)
-        inverse = c2w[..., None, None, :, :] @ ray_to_camera
-        valid = valid.expand(inverse.shape[:-2])
-        inverse = identity_where(~valid, inverse).flatten(-5, -3)
-        blocks = rigid_inverse(inverse)
+        ray_to_world, valid = ray_frames_of_poses(lens, c2w, height, width, frame, position)
+        inverse = ray_to_world.flatten(-5, -3)
+        blocks = invert_pose(inverse)
         tokens_per_block = 1
     else:
         valid = token_rays(lens, height, width, position, c2w).valid
         valid = valid.expand(*c2w.shape[:-2], height, width)
-        inverse, blocks = c2w, rigid_inverse(c2w)
+        inverse, blocks = c2w, invert_pose(c2w)
         if encoding == "urope":
             inverse = blocks = torch.eye(4, dtype=c2w.dtype, device=c2w.device).expand_as(c2w)
         if encoding == "prope":
@@ -408,24 +391,21 @@ def _join(operators: Sequence[Operator], join: Any, *, shared_tokens: bool) -> O
         for name in ("head_dim", "tokens_per_block", "transforms_value"):
             if getattr(operator, name) != getattr(first, name):
                 raise ValueError(f"operators differ in {name}: {getattr(first, name)}, {getattr(operator, name)}")
-        if (operator.seen_cosine is None) != (first.seen_cosine is None):
-            raise ValueError(f"operators differ: {first!r}, {operator!r}")
-        same_tokens = not shared_tokens or operator.token_count == first.token_count
-        if (operator.cosine is None) != (first.cosine is None) or not same_tokens:
+        ropes = [(o.cosine is None, o.seen_cosine is None) for o in (first, operator)]
+        if ropes[0] != ropes[1] or (shared_tokens and operator.token_count != first.token_count):
             raise ValueError(f"operators differ: {first!r}, {operator!r}")
         same_grid = operator.cosine is None or first.cosine is None or torch.equal(operator.cosine, first.cosine)
         if shared_tokens and not same_grid:
             raise ValueError("operators of one batch must have the same token grid")
     changes = {name: join([getattr(o, name) for o in operators], -3) for name in ("blocks", "inverse")}
-    if first.seen_cosine is not None:
-        changes |= {name: join([getattr(o, name) for o in operators], 0) for name in ("seen_cosine", "seen_sine")}
+    angles = ("seen_cosine", "seen_sine") if shared_tokens else ("cosine", "sine")
+    if getattr(first, angles[0]) is not None:
+        changes |= {name: join([getattr(o, name) for o in operators], 0) for name in angles}
     if any(operator.valid is not None for operator in operators):
         changes["valid"] = join([_valid(operator) for operator in operators], -1)
     if shared_tokens:
         anchors = [operator.anchor for operator in operators]
         changes["anchor"] = None if any(a is None for a in anchors) else join(anchors, 0)
-    elif first.cosine is not None:
-        changes |= {name: join([getattr(o, name) for o in operators], 0) for name in ("cosine", "sine")}
     return first.replaced(**changes)
 
 

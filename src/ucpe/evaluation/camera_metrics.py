@@ -15,10 +15,8 @@ from ucpe.lenses.base import pixel_grid
 from ucpe.trajectories import Trajectory
 from ucpe.trajectories.rotations import pose_matrix, rotation_from_angles
 
-METRIC_NAMES = {"pitch": "PitchErr", "roll": "RollErr", "yfov": "FoVErr", "xfov": "XFoVErr", "xi": "XiErr"} | {
-    "k1": "K1Err",
-    "k2": "K2Err",
-}
+METRIC_NAMES = {"pitch": "PitchErr", "roll": "RollErr", "yfov": "FoVErr", "xfov": "XFoVErr", "xi": "XiErr"}
+METRIC_NAMES |= {"k1": "K1Err", "k2": "K2Err"}
 """Metric of each number in a calibration; FoV is the vertical field of view, as in the paper."""
 
 FIELD_ROWS, FIELD_FRAMES = 12, 16

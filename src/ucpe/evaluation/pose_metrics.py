@@ -90,17 +90,12 @@ def absolute_trajectory_error(
 def relative_pose_error(
     commanded: Tensor,  # (N, 4, 4)
     estimated: Tensor,  # (N, 4, 4)
-    step: int = 1,
 ) -> tuple[float, float]:
-    """Root mean square rotation (degrees) and translation error of the motion between frames `step` apart."""
-    wanted, got = (_motions(c2w.double(), step) for c2w in (commanded, estimated))
+    """Root mean square rotation (degrees) and translation error of the motion from each frame to the next."""
+    if len(commanded) < 2:
+        raise ValueError(f"relative pose error needs more than 1 frames, got {len(commanded)}")
+    wanted, got = (invert_pose(c2w[:-1].double()) @ c2w[1:].double() for c2w in (commanded, estimated))
     difference = invert_pose(wanted) @ got
     rotation = rotation_angle(difference[:, :3, :3])
     translation = difference[:, :3, 3].norm(dim=-1)
     return float(rotation.square().mean().sqrt()), float(translation.square().mean().sqrt())
-
-
-def _motions(c2w: Tensor, step: int) -> Tensor:
-    if len(c2w) <= step:
-        raise ValueError(f"relative pose error {step} frames apart needs more than {step} frames, got {len(c2w)}")
-    return invert_pose(c2w[:-step]) @ c2w[step:]

@@ -83,15 +83,14 @@ def rectify_video(
     A lens that changes over time is rectified to the narrowest view of all frames, so that one pinhole fits them.
     """
     height, width = frames.shape[1:3]
-    if not lens.batch_shape:
-        rectifier = Rectifier(lens, height, width, max_xfov)
-        valid = np.broadcast_to(rectifier.valid, frames.shape[:3])
-        return np.stack([rectifier(frame) for frame in frames]), rectifier.pinhole, valid
-    if lens.batch_shape != (len(frames),):
+    if lens.batch_shape not in ((), (len(frames),)):
         raise ValueError(
             f"{len(frames)} frames need a lens of batch shape () or ({len(frames)},), got {lens.batch_shape}"
         )
-    cap = min(max_xfov, float(lens.xfov(height, width).min()))
-    rectifiers = [Rectifier(lens[index], height, width, cap) for index in range(len(frames))]
+    if lens.batch_shape:
+        cap = min(max_xfov, float(lens.xfov(height, width).min()))
+        rectifiers = [Rectifier(lens[index], height, width, cap) for index in range(len(frames))]
+    else:
+        rectifiers = [Rectifier(lens, height, width, max_xfov)] * len(frames)
     rectified = np.stack([rectifier(frame) for rectifier, frame in zip(rectifiers, frames)])
-    return rectified, Pinhole(xfov=cap), np.stack([rectifier.valid for rectifier in rectifiers])
+    return rectified, rectifiers[0].pinhole, np.stack([rectifier.valid for rectifier in rectifiers])

@@ -27,8 +27,6 @@ from ucpe.evaluation.results import (
     Failure,
     Floor,
     Measured,
-    Metrics,
-    Numbers,
     Outcome,
     Part,
     QualityScore,
@@ -206,21 +204,15 @@ def assemble(
 def summaries(records: Sequence[Measured], settings: EvaluationSettings) -> Summaries:
     """Summary of every metric by part (see `Summaries`); poses are those of the headline protocol."""
 
-    def of_protocol(numbers: dict[str, Metrics]) -> Metrics:
-        return numbers[settings.protocol]
-
-    def as_they_are(numbers: Metrics) -> Metrics:
-        return numbers
-
     poses = [record.pose for record in records if record.pose]
     calibrations = [record.calibration for record in records if record.calibration]
     scenes = [record.consistency for record in records if record.consistency]
     parts = {
-        "pose": _metric_values(poses, of_protocol),
-        "reference_pose": _metric_values(poses, of_protocol, against_reference=True),
-        "consistency": _metric_values(scenes, as_they_are),
-        "commanded": _metric_values(calibrations, as_they_are),
-        "reference": _metric_values(calibrations, as_they_are, against_reference=True),
+        "pose": _metric_values(poses, settings.protocol),
+        "reference_pose": _metric_values(poses, settings.protocol, against_reference=True),
+        "consistency": _metric_values(scenes),
+        "commanded": _metric_values(calibrations),
+        "reference": _metric_values(calibrations, against_reference=True),
     }
     return {
         part: {
@@ -363,19 +355,18 @@ def load_record(output: str | Path, name: str) -> VideoRecord:
 
 
 def _metric_values(
-    parts: Sequence[Part[Numbers, Any]], metrics_of: Callable[[Numbers], Metrics], against_reference: bool = False
+    parts: Sequence[Part[Any, Any]], protocol: str | None = None, against_reference: bool = False
 ) -> dict[str, tuple[list[float], list[float]]]:
-    """The measured values of every metric, and the uninformed values of the videos that failed."""
+    """The measured values of every metric (of a protocol), and the uninformed values of the videos that failed."""
     numbers = [part.against_reference if against_reference else part.metrics for part in parts]
-    measured = [metrics_of(found) for found in numbers if found]
-    uninformed = [metrics_of(part.uninformed) for part in parts if part.uninformed]
+    measured, uninformed = (
+        [row if protocol is None else row[protocol] for row in rows if row]
+        for rows in (numbers, [part.uninformed for part in parts])
+    )
     names = sorted({name for row in measured or uninformed for name in row})
     names = names if measured else [name for name in names if name not in NEEDS_UNITS]
     return {
-        name: (
-            [row[name] for row in measured if name in row],
-            [row[name] for row in uninformed if name in row],
-        )
+        name: ([row[name] for row in measured if name in row], [row[name] for row in uninformed if name in row])
         for name in names
     }
 

@@ -11,8 +11,7 @@ import torch
 
 from ucpe.adapters import Adapter, SanaWMCamera
 from ucpe.generation.defaults import Defaults
-from ucpe.generation.first_frame import lens_of_cropped
-from ucpe.lenses import Pinhole
+from ucpe.lenses import Lens, Pinhole, PlanarLens
 from ucpe.trajectories import Trajectory
 
 _FAMILIES: dict[str, Family] = {}
@@ -170,3 +169,21 @@ def _entry(name: str, value: Any, index: int, count: int) -> Any:
         return value[index]
     embedded = isinstance(value, torch.Tensor) and len(value) == count
     return value[index : index + 1] if embedded else value
+
+
+def lens_of_cropped(lens: Lens, image_size: tuple[int, int], height: int, width: int) -> Lens:
+    """The lens of a photograph that is resized and cropped around its centre to a video of height x width.
+
+    `image_size` is (width, height) in pixels. A lens that is not calibrated for the picture's shape already describes
+    the video, and stays as it is.
+    """
+    across, down = image_size
+    if not isinstance(lens, PlanarLens) or "width" not in lens.settings:
+        return lens
+    same_shape = abs(lens.settings["width"] * down - lens.settings["height"] * across) <= max(across, down)
+    if not same_shape:
+        return lens
+    scale = max(width / across, height / down)
+    resized = max(height, round(down * scale)), max(width, round(across * scale))
+    left, top = (resized[1] - width) // 2, (resized[0] - height) // 2
+    return lens.cropped(left, top, height, width, height=resized[0], width=resized[1])

@@ -178,7 +178,7 @@ class CameraPipeline:
 
         arguments: dict[str, Any] = {
             "prompt": prompts,
-            "negative_prompt": _one_each(negative_prompt or self.defaults.negative, len(prompts)),
+            "negative_prompt": _one_each(negative_prompt or self.defaults.negative, len(prompts), "negative prompts"),
             "height": height,
             "width": width,
             "num_frames": self._frames(cameras, num_frames),
@@ -256,11 +256,12 @@ def _paired(
     return prompts * (count // len(prompts)), cameras * (count // len(cameras))
 
 
-def _one_each(text: str | Sequence[str], count: int) -> list[str]:
-    texts = [text] * count if isinstance(text, str) else list(text)
-    if len(texts) != count:
-        raise ValueError(f"{len(texts)} negative prompts do not fit {count} videos: give one, or one for each")
-    return texts
+def _one_each(given: Any, count: int, what: str) -> list[Any]:
+    """A value for each video: as many as given, or a single one for all."""
+    each = [given] * count if isinstance(given, str | int) else list(given)
+    if len(each) != count:
+        raise ValueError(f"{len(each)} {what} do not fit {count} videos: give one, or one for each")
+    return each
 
 
 def _generators(generator: Any, seed: int | Sequence[int] | None, count: int) -> Any:
@@ -268,9 +269,7 @@ def _generators(generator: Any, seed: int | Sequence[int] | None, count: int) ->
         if seed is not None:
             raise ValueError("give a seed or a generator, not both")
         return generator
-    seeds = [seed or 0] * count if seed is None or isinstance(seed, int) else list(seed)
-    if len(seeds) != count:
-        raise ValueError(f"{len(seeds)} seeds do not fit {count} videos: give one seed, or one for each")
+    seeds = _one_each(0 if seed is None else seed, count, "seeds")
     generators = [torch.Generator("cpu").manual_seed(number) for number in seeds]
     return generators if count > 1 else generators[0]
 

@@ -49,8 +49,7 @@ def draw_path(axes: Any, camera: Trajectory) -> None:
     axes.set_xlim(middle[0] - 1.1 * reach, middle[0] + 1.1 * reach)
     axes.set_ylim(middle[1] - 1.1 * reach, middle[1] + 1.1 * reach)
     axes.set_aspect("equal", adjustable="box")
-    axes.set_xticks([])
-    axes.set_yticks([])
+    axes.set(xticks=[], yticks=[])
     axes.set_title("from above", fontsize=7, pad=3)
 
 

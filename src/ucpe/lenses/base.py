@@ -211,9 +211,9 @@ class Lens(ABC):
         arguments += [f"{name}={value!r}" for name, value in self.settings.items()]
         return f"{type(self).__name__}({', '.join(arguments)})"
 
-    def _with(self: LensType, parameters: dict[str, Tensor]) -> LensType:
+    def _with(self: LensType, parameters: dict[str, Tensor], **settings: Any) -> LensType:
         constructor: Any = type(self)
-        return constructor(**parameters, **self.settings)
+        return constructor(**parameters, **{**self.settings, **settings})
 
     def _mapped(self: LensType, function: Callable[[Tensor], Tensor]) -> LensType:
         """The lens whose parameters are a function of these; what was solved for them is not solved again."""

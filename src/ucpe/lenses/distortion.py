@@ -25,17 +25,21 @@ CHUNK = 1 << 15
 
 
 class Distorted(PlanarLens):
-    """Brown-Conrady distortion of the image plane of the lens that is named after it among the base classes."""
+    """Brown-Conrady distortion of the image plane of the lens that is named after it among the base classes.
+
+    r(1 + k1 r^2 + k2 r^4 + k3 r^6) / (1 + k4 r^2 + k5 r^4 + k6 r^6) plus the tangential terms p1, p2. It is used only
+    up to the radius where it stops growing: beyond that the image would fold over itself.
+    """
 
     def to_plane(self, points: Tensor) -> tuple[Tensor, Tensor]:
         """Plane coordinates (*batch, ..., 2) of camera-frame points (*batch, ..., 3), and which are visible."""
         plane, seen = super().to_plane(points)  # type: ignore[safe-super]
-        plane, one_to_one = self._distortion.apply(torch.where(seen[..., None], plane, torch.zeros_like(plane)))
+        plane, one_to_one = self._distorted(torch.where(seen[..., None], plane, torch.zeros_like(plane)))
         return plane, seen & one_to_one
 
     def from_plane(self, plane: Tensor) -> tuple[Tensor, Tensor]:
         """Unit directions (*batch, ..., 3) of plane coordinates (*batch, ..., 2), and which have a ray."""
-        plane, reachable = self._distortion.invert(plane)
+        plane, reachable = self._undistorted(plane)
         directions, seen = super().from_plane(plane)  # type: ignore[safe-super]
         return directions, reachable & seen
 
@@ -45,10 +49,6 @@ class Distorted(PlanarLens):
             return super().max_xfov()
         everything = torch.full(self.batch_shape, math.inf, dtype=widest_dtype(self.device), device=self.device)
         return torch.rad2deg(self._row_angle(self._search_row(everything)[0])[0])
-
-    @property
-    def _distortion(self) -> PlaneDistortion:
-        return PlaneDistortion(self, self._tangential)
 
     def _prepare(self) -> None:
         self._solved["limit"] = _monotone_radius(self)
@@ -98,35 +98,24 @@ class Distorted(PlanarLens):
         axis = torch.tensor([0.0, 0.0, 1.0], dtype=half.dtype, device=half.device)
         return angle_between(directions, axis.expand_as(directions)).sum(-1), visible.all(-1)
 
-
-class PlaneDistortion:
-    """r(1 + k1 r^2 + k2 r^4 + k3 r^6) / (1 + k4 r^2 + k5 r^4 + k6 r^6) plus the tangential terms p1, p2.
-
-    It is used only up to the radius where it stops growing: beyond that the image would fold over itself.
-    """
-
-    def __init__(self, lens: Lens, tangential: bool):
-        self._lens = lens
-        self.tangential = tangential
-
-    def apply(self, plane: Tensor) -> tuple[Tensor, Tensor]:
+    def _distorted(self, plane: Tensor) -> tuple[Tensor, Tensor]:
         """Distorted coordinates (*batch, ..., 2) of plane coordinates, and where the map is one to one."""
-        limit = self._lens._spread(self._lens._solved["limit"], plane[..., 0])
+        limit = self._spread(self._solved["limit"], plane[..., 0])
         inside = (plane * plane).sum(-1) < limit * limit
         x, y = torch.where(inside[..., None], plane, torch.zeros_like(plane)).unbind(-1)
         coefficients = self._coefficients(x)
         distorted_x, distorted_y = _distort(x, y, coefficients)
-        if self.tangential:
+        if self._tangential:
             inside = inside & _one_to_one(*_jacobian(x, y, coefficients))
         return torch.stack([distorted_x, distorted_y], -1), inside
 
-    def invert(self, distorted: Tensor) -> tuple[Tensor, Tensor]:
+    def _undistorted(self, distorted: Tensor) -> tuple[Tensor, Tensor]:
         """Plane coordinates (*batch, ..., 2) of distorted ones, and whether they exist.
 
         A Newton step of zero length after the search carries the gradient of the implicit function.
         """
         target_x, target_y = distorted.unbind(-1)
-        batch = len(self._lens.batch_shape)
+        batch = len(self.batch_shape)
         flat = (flatten_after(target, batch).split(CHUNK, -1) for target in (target_x, target_y))
         x, y, reachable = (torch.cat(parts, -1) for parts in zip(*(self._search(*part) for part in zip(*flat))))
         reachable = reachable.reshape(target_x.shape)
@@ -141,17 +130,17 @@ class PlaneDistortion:
     def _search(self, target_x: Tensor, target_y: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Plane coordinates (*batch, n) of distorted ones, and whether they exist."""
         coefficients = {name: value.detach() for name, value in self._coefficients(target_x).items()}
-        limit = self._lens._spread(self._lens._solved["limit"], target_x)
+        limit = self._spread(self._solved["limit"], target_x)
         share = torch.linspace(0, 1, 513, dtype=target_x.dtype, device=target_x.device)
         nodes = (limit.atan().clamp(max=MAX_ANGLE) * share).tan()
         length = (target_x * target_x + target_y * target_y).sqrt()
-        steps = 0 if self.tangential else 60
+        steps = 0 if self._tangential else 60
         radius, reachable = invert_increasing(lambda r: _radial(r, coefficients), length, nodes, steps)
         gain = torch.where(length > 0, radius / length.clamp(min=1e-300), 1)
         x, y = target_x * gain, target_y * gain
         return (
             self._add_tangential(x, y, target_x, target_y, limit, coefficients)
-            if self.tangential
+            if self._tangential
             else (x, y, reachable)
         )
 
@@ -186,7 +175,7 @@ class PlaneDistortion:
 
     def _coefficients(self, like: Tensor) -> dict[str, Tensor]:
         names = (*RADIAL, "p1", "p2")
-        return {name: self._lens._parameter(name, like) for name in names if name in self._lens.parameters}
+        return {name: self._parameter(name, like) for name in names if name in self.parameters}
 
 
 def _distort(x: Tensor, y: Tensor, coefficients: dict[str, Tensor]) -> tuple[Tensor, Tensor]:

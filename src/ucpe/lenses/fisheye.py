@@ -55,7 +55,8 @@ class RadialLens(PlanarLens):
         return torch.cat([plane * scale[..., None], angle.cos()[..., None]], dim=-1), valid
 
     def _max_angle_like(self, like: Tensor) -> Tensor | float:
-        return self.max_angle
+        """The angle in radians beyond which the lens sees nothing: the model's own, or what its parameters allow."""
+        return self._spread(self._solved["limit"], like) if "limit" in self._solved else self.max_angle
 
 
 class Equidistant(RadialLens):
@@ -146,9 +147,6 @@ class Division(RadialLens):
         widest = torch.where(k < 0, math.pi - BEHIND, torch.atan(0.5 / k.clamp(min=0).sqrt()))
         self._solved["limit"] = widest.double()
 
-    def _max_angle_like(self, like: Tensor) -> Tensor:
-        return self._spread(self._solved["limit"], like)
-
 
 class FieldOfView(RadialLens):
     """radius = atan(k tan(angle)) / k: the FOV (ATAN) model of Devernay and Faugeras; never more than 180 degrees."""
@@ -230,9 +228,6 @@ class PolynomialLens(RadialLens):
             value = power * (coefficient + value)
             slope = power * (factor * coefficient + slope)
         return angle * (1 + value), 1 + slope
-
-    def _max_angle_like(self, like: Tensor) -> Tensor:
-        return self._spread(self._solved["limit"], like)
 
 
 class KannalaBrandt(PolynomialLens):

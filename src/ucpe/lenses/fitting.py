@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ucpe.lenses.base import Lens, check_size, pixel_grid
+from ucpe.lenses.base import Lens, check_size, pixel_grid, stack_lenses
 from ucpe.lenses.fisheye import KannalaBrandt
 from ucpe.lenses.numerics import angle_between
 from ucpe.lenses.pinhole import BrownConrady
@@ -91,21 +91,11 @@ def fit_lens(lens: Lens, model: type[Lens], height: int | None = None, width: in
     lens = lens.to(torch.float64)
     if not lens.batch_shape:
         return _Fit(lens, model, height, width).best()
-    entries = [lens.expand(lens.batch_shape)[index] for index in product(*map(range, lens.batch_shape))]
-    fits = [_Fit(entry, model, height, width).best() for entry in entries]
+    fits = [_Fit(lens[index], model, height, width).best() for index in product(*map(range, lens.batch_shape))]
     same = len({tuple(fit.lens.parameters) for fit in fits}) == 1
-    lenses = [fit.lens if same else fit.lens.calibrated(height, width) for fit in fits]
-
-    def stacked(values: list[Tensor]) -> Tensor:
-        return torch.stack(values).reshape(lens.batch_shape)
-
-    parameters = {name: stacked([entry.parameters[name] for entry in lenses]) for name in lenses[0].parameters}
-    return LensFit(
-        lenses[0]._with(parameters),
-        stacked([fit.rms for fit in fits]),
-        stacked([fit.maximum for fit in fits]),
-        stacked([fit.unseen for fit in fits]),
-    )
+    fitted = stack_lenses([fit.lens if same else fit.lens.calibrated(height, width) for fit in fits])
+    errors = (torch.stack(values).reshape(lens.batch_shape) for values in zip(*(fit[1:] for fit in fits)))
+    return LensFit(fitted._mapped(lambda value: value.reshape(lens.batch_shape)), *errors)
 
 
 class _Fit:

@@ -45,10 +45,8 @@ class PlanarLens(Lens):
         width: int | None = None,
         height: int | None = None,
     ):
-        scale: dict[str, Parameter] = {}
-        for name, value in (("xfov", xfov), ("pinhole_xfov", pinhole_xfov), ("fx", fx)):
-            if value is not None:
-                scale[name] = value
+        scales = {"xfov": xfov, "pinhole_xfov": pinhole_xfov, "fx": fx}
+        scale = {name: value for name, value in scales.items() if value is not None}
         if len(scale) != 1:
             raise ValueError(
                 f"{self.kind} takes exactly one of xfov, pinhole_xfov or fx (with width, height and, if known, fy, cx, "
@@ -92,7 +90,7 @@ class PlanarLens(Lens):
         height, width = check_size(height, width)
         focal, centre = self._scale(height, width)
         pixels = dict(zip(FOCAL_NAMES, (*focal.unbind(-1), *centre.unbind(-1))))
-        return self._rebuilt({**pixels, **self.model_parameters}, {"width": width, "height": height})
+        return self._with({**pixels, **self.model_parameters}, width=width, height=height)
 
     def cropped(
         self: PlanarType,
@@ -108,7 +106,7 @@ class PlanarLens(Lens):
         crop_height, crop_width = check_size(crop_height, crop_width)
         whole = self.calibrated(height, width).parameters
         moved = {**whole, "cx": whole["cx"] - left, "cy": whole["cy"] - top}
-        return self._rebuilt(moved, {"width": crop_width, "height": crop_height})
+        return self._with(moved, width=crop_width, height=crop_height)
 
     def max_xfov(self) -> Tensor:
         """Upper bound in degrees (*batch) of xfov for these model parameters."""
@@ -184,10 +182,6 @@ class PlanarLens(Lens):
             value = value.expand(*self.batch_shape, 2)
             value = value.reshape(*self.batch_shape, *(1,) * (like.ndim - value.ndim), 2)
         return value
-
-    def _rebuilt(self: PlanarType, parameters: dict[str, Tensor], settings: dict[str, Any]) -> PlanarType:
-        constructor: Any = type(self)
-        return constructor(**parameters, **settings)
 
 
 def _edge_ray(xfov: Tensor) -> Tensor:

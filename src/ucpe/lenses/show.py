@@ -82,6 +82,8 @@ def draw_lens(
 
 def checker_room(rays: Rays, c2w: Tensor) -> np.ndarray:
     """Colours (..., 3) in [0, 1] that rays see from a camera-to-world pose (4, 4) inside a room of checkered walls."""
+    from matplotlib.colors import to_rgb
+
     rotation, position = c2w[:3, :3].double().cpu().numpy(), c2w[:3, 3].double().cpu().numpy()
     directions = rays.directions.double().cpu().numpy() @ rotation.T
     origins = rays.origins.double().cpu().numpy() @ rotation.T + position
@@ -95,11 +97,11 @@ def checker_room(rays: Rays, c2w: Tensor) -> np.ndarray:
         there = (axis == wall) & ((directions[..., wall] > 0) == bool(end))
         along = [other for other in range(3) if other != wall]
         light = squares[..., along].sum(-1).astype(int) % 2 == 1
-        dark_colour, light_colour = (_rgb(colour) for colour in pair)
+        dark_colour, light_colour = map(to_rgb, pair)
         colours[there] = np.where(light[there][:, None], light_colour, dark_colour)
     corner = np.sort(np.minimum(points - ROOM_LOW, ROOM_HIGH - points), -1)[..., 1]
     colours *= (0.82 + 0.18 * np.clip(corner / 0.9, 0, 1))[..., None]
-    return np.where(rays.valid.cpu().numpy()[..., None], colours, _rgb(BLIND))
+    return np.where(rays.valid.cpu().numpy()[..., None], colours, to_rgb(BLIND))
 
 
 def _draw_room(axes: Axes, lens: Lens, c2w: Tensor, rows: int, columns: int) -> None:
@@ -108,6 +110,10 @@ def _draw_room(axes: Axes, lens: Lens, c2w: Tensor, rows: int, columns: int) -> 
 
 
 def _draw_angles(axes: Axes, rays: Rays) -> None:
+    from matplotlib.colors import LinearSegmentedColormap
+
+    colours = ["#1d2b64", "#31579c", "#3f8fb0", "#6dbb9a", "#e8c66a", "#e07a4f", "#9c2f4f"]
+    dial = LinearSegmentedColormap.from_list("angle", colours)
     directions = rays.directions.numpy()
     angle = np.degrees(np.arctan2(np.hypot(directions[..., 0], directions[..., 1]), directions[..., 2]))
     angle = np.ma.masked_array(angle, ~rays.valid.numpy())
@@ -115,7 +121,7 @@ def _draw_angles(axes: Axes, rays: Rays) -> None:
     step = next(step for step in (1, 2, 5, 10, 15, 20, 30) if widest / step <= 8 or step == 30)
     levels = np.arange(step, 0.98 * widest, step)
     axes.set_facecolor(BLIND)
-    axes.imshow(angle, cmap=_angle_colours(), vmin=0, vmax=180, aspect="auto")
+    axes.imshow(angle, cmap=dial, vmin=0, vmax=180, aspect="auto")
     row, column = np.unravel_index(angle.argmin(), angle.shape)
     axes.plot(column, row, "+", color="white", markersize=9, markeredgewidth=1.6)
     if len(levels):
@@ -210,19 +216,7 @@ def _label(axes: Axes, lines: Any, towards: tuple[float, float], through: tuple[
             text.set_path_effects([effects.withStroke(linewidth=3.0, foreground=halo, alpha=0.75)])
 
 
-def _angle_colours() -> Any:
-    from matplotlib.colors import LinearSegmentedColormap
-
-    return LinearSegmentedColormap.from_list(
-        "angle", ["#1d2b64", "#31579c", "#3f8fb0", "#6dbb9a", "#e8c66a", "#e07a4f", "#9c2f4f"]
-    )
-
-
 def display_size(height: int, width: int) -> tuple[int, int]:
     """Rows and columns at which the panels of an image of height x width are computed."""
     scale = math.sqrt(200_000 / (height * width))
     return max(8, round(height * scale)), max(8, round(width * scale))
-
-
-def _rgb(colour: str) -> np.ndarray:
-    return np.array([int(colour[place : place + 2], 16) for place in (1, 3, 5)]) / 255

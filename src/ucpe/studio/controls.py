@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import warnings
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,6 +15,7 @@ from ucpe.studio.uploads import MAX_DOCUMENT
 
 if TYPE_CHECKING:
     from ucpe.studio.page import Page
+    from ucpe.studio.shot import Shot
 
 
 def card(title: str, hint: str = "") -> ui.element:
@@ -161,9 +162,18 @@ def number_field(label: str, value: float | None, on_take: Callable[[float | Non
     return Typed(ui.number(label, value=value, **options).props("dense stack-label").classes("w-28"), on_take)
 
 
-def upload_button(label: str, on_file: Callable[[Any], Any], max_bytes: int, accept: str = "") -> ui.upload:
-    """A button that opens a file, of certain endings or of any; the server checks the size again."""
-    upload = ui.upload(label=label, auto_upload=True, on_upload=on_file, max_file_size=max_bytes)
+def upload_button(
+    page: Page, label: str, take: Callable[[Path], Awaitable[None]], max_bytes: int, accept: str = ""
+) -> None:
+    """A button that opens a file, of certain endings or of any; the server keeps it, and checks the size again."""
+
+    async def receive(event: Any) -> None:
+        try:
+            await take(await page.receive(event.file, max_bytes))
+        except (ValueError, OSError) as error:
+            page.complain(error)
+
+    upload = ui.upload(label=label, auto_upload=True, on_upload=receive, max_file_size=max_bytes)
     upload.props(f'flat bordered accept="{accept}" aria-label="{label}"').classes("w-full")
     # The browser forgets the file as soon as it is here: told to by the server, it could drop the one after it.
     upload.on("finish", js_handler=f"() => getElement({upload.id}).$refs.qRef.reset()")
@@ -172,30 +182,25 @@ def upload_button(label: str, on_file: Callable[[Any], Any], max_bytes: int, acc
             f"{label}: at most {max_bytes >> 20} MB{accept and f', and one of {accept}'}", type="negative"
         )
     )
-    return upload
 
 
 class CameraUpload:
     """A button that opens a lens or path; of a file with several cameras, it asks which."""
 
     def __init__(
-        self, page: Page, label: str, read: Callable[[Path, str | None], Any], take: Callable[[Any], Any],
+        self, page: Page, label: str, read: Callable[[Path, str | None, Shot], Any], take: Callable[[Any], Any],
         max_bytes: int = MAX_DOCUMENT,
     ):  # fmt: skip
-        self.page, self.read, self.take, self.max_bytes = page, read, take, max_bytes
-        upload_button(label, self.on_file, max_bytes)
+        self.page, self.read, self.take = page, read, take
+        upload_button(page, label, self.take_file, max_bytes)
         self.camera = ui.select([], label="Camera of that file").props("dense").classes("w-full")
         self.camera.on("update:model-value", lambda: self.open(self.camera.value))
         self.camera.set_visibility(False)
 
-    async def on_file(self, event: Any) -> None:
+    async def take_file(self, kept: Path) -> None:
         """Take a file."""
         self.camera.set_visibility(False)
-        try:
-            self.file = await self.page.receive(event.file, self.max_bytes)
-        except (ValueError, OSError) as error:
-            self.page.complain(error)
-            return
+        self.file = kept
         await self.open(None)
 
     async def open(self, camera: str | None) -> None:
@@ -203,7 +208,7 @@ class CameraUpload:
         try:
             with warnings.catch_warnings(record=True) as remarks:
                 warnings.simplefilter("always", UserWarning)
-                content = await run.io_bound(self.read, self.file, camera)
+                content = await run.io_bound(self.read, self.file, camera, self.page.window.shot)
             self.take(content)
         except (ValueError, OSError) as error:
             several = re.search(r"holds \d+ cameras \(([^)]+)\)", str(error))

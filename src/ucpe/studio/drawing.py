@@ -27,7 +27,7 @@ ABOVE_LENS, ABOVE_HEIGHT, ABOVE_WIDTH = Pinhole(xfov=55.0), 380, 560
 
 GRAPHS = ("pitch", "yaw", "roll", "speed", "field of view")
 GRAPH_WIDTH, GRAPH_HEIGHT, GRAPH_LEFT, GRAPH_RIGHT, KEY_ROW = 800, 42, 92, 92, 22
-
+GRAPH_SIZE = GRAPH_WIDTH, KEY_ROW + GRAPH_HEIGHT * len(GRAPHS)
 
 OVERLAYS = ("latitudes", "horizon", "arrows")
 """What can be drawn over a picture, from the bottom up."""
@@ -120,7 +120,7 @@ def path_svg(
     size = 0.35 * orbit.distance / 4
     for number in drawn:
         if number != frame:
-            camera = shot.lens_at(int(number)), shot.camera.c2w[int(number)]
+            camera = shot.camera.lens_at(int(number)), shot.camera.c2w[int(number)]
             parts.append(_frustum(shot, camera, orbit, size, "frustum"))
     parts.append(_frustum(shot, now, orbit, size, "frustum now"))
     places, seen = orbit.project(np.array([key.position for key in shot.keys]))
@@ -178,21 +178,14 @@ def _path(points: np.ndarray) -> str:
     return "M" + " ".join(map(str, points.round(1).ravel().tolist()))
 
 
-@dataclass(frozen=True)
-class Curves:
-    """What is graphed of a shot: for each name its values over the frames."""
-
-    values: dict[str, np.ndarray]
-
-    @classmethod
-    def of(cls, shot: Shot) -> Curves:
-        """Angles in degrees, speed in near-plane depths a second, horizontal field of view in degrees."""
-        camera = shot.camera
-        pitch, yaw, roll = (unwrapped(angle).numpy() for angle in camera.angles)
-        steps = torch.diff(camera.positions, dim=0).norm(dim=-1).numpy() * camera.fps
-        speed = np.concatenate([steps, steps[-1:]]) if len(steps) else np.zeros(1)
-        xfov = camera.lens.xfov(shot.height, shot.width).double().expand(len(camera)).numpy()
-        return cls(dict(zip(GRAPHS, (pitch, yaw, roll, speed, xfov))))
+def curves(shot: Shot) -> dict[str, np.ndarray]:
+    """Values over the frames of each of GRAPHS: angles in degrees, speed in near-plane depths a second."""
+    camera = shot.camera
+    pitch, yaw, roll = (unwrapped(angle).numpy() for angle in camera.angles)
+    steps = torch.diff(camera.positions, dim=0).norm(dim=-1).numpy() * camera.fps
+    speed = np.concatenate([steps, steps[-1:]]) if len(steps) else np.zeros(1)
+    xfov = camera.lens.xfov(shot.height, shot.width).double().expand(len(camera)).numpy()
+    return dict(zip(GRAPHS, (pitch, yaw, roll, speed, xfov)))
 
 
 def graph_x(shot: Shot, frame: float) -> float:
@@ -206,16 +199,11 @@ def graph_frame(shot: Shot, x: float) -> float:
     return min(max(share * shot.last_frame, 0.0), float(shot.last_frame))
 
 
-def graph_size() -> tuple[int, int]:
-    """Width and height of the graphs."""
-    return GRAPH_WIDTH, KEY_ROW + GRAPH_HEIGHT * len(GRAPHS)
-
-
-def graphs_svg(shot: Shot, curves: Curves, frame: int, selected: int | None) -> str:
+def graphs_svg(shot: Shot, curves: dict[str, np.ndarray], frame: int, selected: int | None) -> str:
     """Graphs of pitch, yaw, roll, speed and field of view, with keyframes above and the present moment across."""
-    width, height = graph_size()
+    width, height = GRAPH_SIZE
     parts = []
-    for row, (name, values) in enumerate(curves.values.items()):
+    for row, (name, values) in enumerate(curves.items()):
         top = KEY_ROW + row * GRAPH_HEIGHT
         low, high = float(values.min()), float(values.max())
         middle, reach = (low + high) / 2, max(high - low, 1.0 if name != "speed" else 0.2) / 2

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -17,8 +17,6 @@ from ucpe.trajectories.moves import zoom_lens
 MOVE_TOLERANCE = 1e-3
 """How near, in near-plane depths (and tenths of a degree), the keyframes of an inserted move come to it."""
 
-MAX_UNDO = 500
-
 
 def view_at(shot: Shot, frame: int) -> Key:
     """The camera of a frame as a keyframe, which need not be one of the shot's."""
@@ -29,7 +27,7 @@ def view_at(shot: Shot, frame: int) -> Key:
     pitch, yaw, roll = (float(angle) for angle in shot.camera[frame].angles)
     x, y, z = shot.camera.positions[frame].tolist()
     yaw += 360 * round((before[-1].yaw - yaw) / 360)
-    return Key(float(frame), shot.lens_at(frame).to_dict(), (x, y, z), pitch, yaw, roll, before[-1].easing)
+    return Key(float(frame), shot.camera.lens_at(frame).to_dict(), (x, y, z), pitch, yaw, roll, before[-1].easing)
 
 
 def put_key(shot: Shot, key: Key) -> Shot:
@@ -77,9 +75,8 @@ def set_lens(shot: Shot, lens: Lens, index: int | None = None) -> Shot:
 
 def set_lens_parameter(shot: Shot, name: str, value: float, index: int | None = None) -> Shot:
     """Change one parameter of the lens on the whole path, or at one keyframe."""
-    places = range(len(shot.keys)) if index is None else [index]
     keys = list(shot.keys)
-    for place in places:
+    for place in range(len(keys)) if index is None else [index]:
         keys[place] = replace(keys[place], lens={**keys[place].lens, name: float(value)})
     return _with_keys(shot, keys)
 
@@ -92,9 +89,8 @@ def zoomed(view: Key, factor: float) -> Key:
 
 def turned(view: Key, pitch: float = 0.0, yaw: float = 0.0, roll: float = 0.0) -> Key:
     """The camera turned by angles in degrees; the pitch stays within straight up and straight down."""
-    return replace(
-        view, pitch=min(max(view.pitch + pitch, -90.0), 90.0), yaw=view.yaw + yaw, roll=_wrapped(view.roll + roll)
-    )
+    pitch = min(max(view.pitch + pitch, -90.0), 90.0)
+    return replace(view, pitch=pitch, yaw=view.yaw + yaw, roll=(view.roll + roll + 180) % 360 - 180)
 
 
 def walked(view: Key, right: float = 0.0, up: float = 0.0, forward: float = 0.0) -> Key:
@@ -199,40 +195,6 @@ def set_length(shot: Shot, frames: int, fps: float) -> Shot:
     return replace(shot, keys=keys, frames=frames, fps=fps)
 
 
-@dataclass
-class History:
-    """The shot, what it was before, and what was undone. Edits with the same tag in a row are one step (a drag)."""
-
-    shot: Shot
-    undone: list[Shot] = field(default_factory=list)
-    past: list[Shot] = field(default_factory=list)
-    tag: str | None = None
-
-    def edit(self, shot: Shot, tag: str | None = None) -> None:
-        """Take the next shot; the one before can be brought back, unless it belongs to the same drag."""
-        if shot == self.shot:
-            return
-        if tag is None or tag != self.tag:
-            self.past = [*self.past[-MAX_UNDO + 1 :], self.shot]
-        self.shot, self.undone, self.tag = shot, [], tag
-
-    def settle(self) -> None:
-        """End a drag: the next edit is a step of its own."""
-        self.tag = None
-
-    def undo(self) -> None:
-        """Bring back the shot before the last step."""
-        if self.past:
-            self.undone.append(self.shot)
-            self.shot, self.tag = self.past.pop(), None
-
-    def redo(self) -> None:
-        """Take back the last undo."""
-        if self.undone:
-            self.past.append(self.shot)
-            self.shot, self.tag = self.undone.pop(), None
-
-
 def _with_keys(shot: Shot, keys: list[Key]) -> Shot:
     return replace(shot, keys=tuple(sorted(keys, key=lambda key: key.frame)))
 
@@ -240,7 +202,3 @@ def _with_keys(shot: Shot, keys: list[Key]) -> Shot:
 def _shape(lens: dict[str, Any]) -> tuple[Any, ...]:
     """What lenses of one path share: the model, its parameters' names and its settings."""
     return tuple((name, None if isinstance(value, float) else value) for name, value in lens.items())
-
-
-def _wrapped(degrees: float) -> float:
-    return (degrees + 180) % 360 - 180

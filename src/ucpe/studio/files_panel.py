@@ -38,7 +38,7 @@ class FilesPanel:
         self.others.on("popup-show", self.list_others)
         self.list_others()
         self.others.on("update:model-value", lambda: ui.navigate.to(f"/shot/{self.others.value}"))
-        CameraUpload(page, "Open a path (a folder as .zip)", self.load, self.open, MAX_FOOTAGE)
+        CameraUpload(page, "Open a path (a folder as .zip)", load_path, self.open, MAX_FOOTAGE)
         self.format = self.saver("path", written(FORMATS), self.save_path)
         self.lens_format = self.saver("lens", written(LENS_FORMATS), self.save_lens)
         ui.label("On the command line").props('role="heading" aria-level="3"').classes("font-semibold")
@@ -57,7 +57,7 @@ class FilesPanel:
 
     def refresh(self) -> None:
         """Show the commands of the shot as it is now."""
-        if self.page.window.document.history.tag is None:
+        if self.page.window.document.tag is None:
             path = self.page.studio.store.path_file(self.page.window.document.id)
             scene = self.page.studio.scene_file(self.page.window.shot)
             image = self.page.studio.image_file(self.page.window.shot)
@@ -70,10 +70,6 @@ class FilesPanel:
         others = self.page.studio.store.describe_others(self.page.window.document.id)
         self.others.set_options(others)
         self.others.set_visibility(bool(others))
-
-    def load(self, path: Path, camera: str | None) -> Trajectory:
-        """The trajectory of an uploaded file; what the file does not say stays as it is."""
-        return load_path(path, camera, self.page.window.shot)
 
     def open(self, camera: Trajectory) -> None:
         """Put the path of a file in place of the present one."""
@@ -95,7 +91,7 @@ class FilesPanel:
             name = {"colmap": "cameras.txt", "transforms": "transforms.json"}.get(self.lens_format.value, "lens.yaml")
             with tempfile.TemporaryDirectory() as folder:
                 path = Path(folder) / name
-                lens = shot.lens_at(window.frame)
+                lens = shot.camera.lens_at(window.frame)
                 lens.save(path, self.lens_format.value, height=shot.height, width=shot.width)
                 ui.download.content(path.read_bytes(), name)
 
@@ -120,7 +116,7 @@ def load_path(path: Path, camera: str | None, shot: Shot) -> Trajectory:
         found = unpack(path, Path(folder)) if path.suffix == ".zip" else path
         name = str(found) if camera is None else f"{found}:{camera}"
         advice = "ucpe trajectory convert FILE path.json --up +z turns it otherwise"
-        camera_path = load_upright(name, advice, usual_lens=shot.lens_at(0), usual_fps=shot.fps)
+        camera_path = load_upright(name, advice, usual_lens=shot.camera.lens_at(0), usual_fps=shot.fps)
     return camera_path.with_lens(edits.fitted(camera_path.lens, shot))
 
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 from textwrap import shorten
 from typing import TYPE_CHECKING, Any
 
 from nicegui import run, ui
 
+from ucpe.reading import open_image
 from ucpe.studio.controls import Typed, card, number_field, upload_button
 from ucpe.studio.jobs import ERRORS, Job, read_result, results
 from ucpe.studio.preflight import preflight
@@ -47,7 +49,7 @@ class GeneratePanel:
                     ("video_height", "Video height", usual.height), ("video_width", "Video width", usual.width),
                 )
             }  # fmt: skip
-        upload_button("First frame: open a picture", self.on_image, MAX_DOCUMENT, ",".join(IMAGES))
+        upload_button(page, "First frame: open a picture", self.take_image, MAX_DOCUMENT, ",".join(IMAGES))
         ui.button("First frame: what the lens sees now", on_click=self.use_picture).props(
             "dense outline no-caps"
         ).classes("self-start")
@@ -70,7 +72,7 @@ class GeneratePanel:
         self.describe.set_visibility(self.page.window.caption() not in (None, shot.prompt))
         self.first.set_visibility(shot.image is not None)
         self.image.props(f'src="/studio/upload/{shot.image}" alt="The first frame"' if shot.image else "")
-        if self.checked is not shot and self.page.window.document.history.tag is None:
+        if self.checked is not shot and self.page.window.document.tag is None:
             self.checked = shot
             ui.timer(0, lambda: self.check(shot), once=True)
 
@@ -102,14 +104,10 @@ class GeneratePanel:
             value = value or 0
         self.take(name, value if value is None or name == "guidance" else int(value))
 
-    async def on_image(self, event: Any) -> None:
+    async def take_image(self, kept: Path) -> None:
         """Take a first frame."""
-        try:
-            kept = await self.page.receive(event.file, MAX_DOCUMENT)
-            await run.io_bound(_check_image, kept)
-            self.page.set(image=kept.name)
-        except (ValueError, OSError) as error:
-            self.page.complain(error)
+        await run.io_bound(open_image, kept)
+        self.page.set(image=kept.name)
 
     async def use_picture(self) -> None:
         """Make the picture through the lens the first frame."""
@@ -118,8 +116,7 @@ class GeneratePanel:
 
     def generate(self) -> None:
         """Put the shot into the queue."""
-        shot, studio = self.page.window.shot, self.page.studio
-        studio.submit(shot)
+        self.page.studio.submit(self.page.window.shot)
         self.show_queue()
 
     def show_queue(self) -> None:
@@ -163,9 +160,7 @@ class Gallery:
     """What came out, each beside what was commanded."""
 
     def __init__(self, page: Page):
-        from ucpe.studio.compare import Compare
-
-        self.page, self.compare = page, Compare
+        self.page = page
         self.shown: list[str] | None = None
         self.articles: dict[str, ui.element] = {}
         with card("Results").classes("wide"):
@@ -197,7 +192,7 @@ class Gallery:
         with ui.element("article").classes("result") as self.articles[name]:
             self.articles[name].move(target_index=0)
             files = (f"/studio/result/{name}.mp4", f"/studio/result/{name}.commanded.mp4")
-            self.compare(*files, record, f"Generated: {shot.prompt}")
+            Compare(*files, record, f"Generated: {shot.prompt}")
             ui.label(shot.prompt).classes("text-sm")
             errors = [
                 f"{label} off by {measured[key]:.1f}°"
@@ -216,7 +211,10 @@ class Gallery:
         ui.navigate.to(f"/shot/{self.page.studio.store.new(shot)}")
 
 
-def _check_image(path: Any) -> None:
-    from ucpe.reading import open_image
+class Compare(ui.element, component="compare.js"):
+    """A result beside the commanded picture, the commanded horizon over both."""
 
-    open_image(path)
+    def __init__(self, made: str, commanded: str, record: dict[str, Any], label: str):
+        super().__init__()
+        size = {name: record[name] for name in ("fps", "width", "height")}
+        self._props.update(made=made, commanded=commanded, lines=record["horizon"], label=label, **size)

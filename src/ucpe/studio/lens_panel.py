@@ -47,25 +47,17 @@ class LensPanel:
         self.sliders_place = ui.column().classes("w-full gap-1")
         self.wrong = ui.label().classes("wrong").props('role="alert"')
         self.numbers = ui.element("div").classes("numbers")
-        CameraUpload(page, "Open a calibration", self.read, lambda lens: self.put(lambda: lens))
+        CameraUpload(page, "Open a calibration", read_lens, lambda lens: self.put(lambda: lens))
 
     @property
     def index(self) -> int | None:
         """The keyframe to change; None for all."""
         return self.page.window.selected if self.scope.value else None
 
-    def lens(self) -> dict[str, Any]:
-        """The lens that is looked through."""
-        return self.page.window.view().lens
-
     def put(self, make: Any) -> None:
         """Put another lens on."""
         self.page.window.free = None
         self.page.edit(lambda shot: edits.set_lens(shot, make(), self.index))
-
-    def read(self, path: Path, camera: str | None) -> Lens:
-        """The lens of an uploaded file, for pictures of the shot's shape."""
-        return read_lens(path, camera, self.page.window.shot)
 
     def move(self, name: str, value: float) -> None:
         """Change one parameter; what is impossible is said below the sliders."""
@@ -80,7 +72,7 @@ class LensPanel:
 
     def refresh(self) -> None:
         """Show the lens as it is now."""
-        lens = self.lens()
+        lens = self.page.window.view().lens
         names = [name for name, value in lens.items() if isinstance(value, float)]
         if self.shown != lens:
             self.shown = lens
@@ -88,11 +80,11 @@ class LensPanel:
         if self.shape != (lens["model"], *names):
             self.shape = (lens["model"], *names)
             self.build_sliders(lens, names)
-        if self.name.value not in LENS_NAMES or lens_model(self.name.value) != lens["model"]:
+        if self.name.value not in LENS_NAMES or lens_by_name(self.name.value).kind != lens["model"]:
             self.name.set_value(lens["model"])
         for name, slider in self.sliders.items():
             slider.show(lens[name])
-        if self.measured != lens and self.page.window.document.history.tag is None:
+        if self.measured != lens and self.page.window.document.tag is None:
             self.measured = lens
             ui.timer(0, lambda: self.measure(lens), once=True)
 
@@ -123,11 +115,6 @@ def read_lens(path: Path, camera: str | None, shot: Shot) -> Lens:
     """The lens of a calibration, cut to the shape of a shot's pictures; of a batch of lenses the first."""
     lens = load_lens(path, camera)
     return edits.fitted(lens[(0,) * len(lens.batch_shape)] if lens.batch_shape else lens, shot)
-
-
-def lens_model(name: str) -> str:
-    """The model of a lens's name."""
-    return lens_by_name(name).kind
 
 
 def slider_range(name: str, lens: dict[str, Any]) -> tuple[float, float, float]:

@@ -205,7 +205,7 @@ class Page:
     def refresh(self) -> None:
         """Show everything as it is now: while something is dragged, the picture at once and the rest now and then."""
         self.show_picture()
-        if self.window.document.history.tag is None:
+        if self.window.document.tag is None:
             self.refresh_rest(panels=True)
         else:
             self.refresh_rest_soon()
@@ -237,16 +237,16 @@ class Page:
         """Show everything beside the picture; the panels only while nothing moves, unless they are to be."""
         self.resting.cancel()
         self.rested = time.monotonic()
-        window, history = self.window, self.window.document.history
+        window, document = self.window, self.window.document
         with self.finder:
             self.finder.resize(window.shot.width, window.shot.height)
             self.where.set_text(window.place())
             self.back.set_visibility(window.free is not None)
-            self.undo_button.set_enabled(bool(history.past))
-            self.redo_button.set_enabled(bool(history.undone))
+            self.undo_button.set_enabled(bool(document.past))
+            self.redo_button.set_enabled(bool(document.undone))
             self.timeline.refresh()
             self.outside.refresh()
-            if panels or (history.tag is None and not self.timeline.playing):
+            if panels or (document.tag is None and not self.timeline.playing):
                 for panel in self.panels:
                     panel.refresh()
 

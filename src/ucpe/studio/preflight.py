@@ -7,7 +7,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-from ucpe.generation.checks import ModelFacts, check_request, read_facts
+from ucpe.generation.checks import check_request, read_facts
 from ucpe.generation.loading import find_model
 from ucpe.generation.requests import Request
 
@@ -21,10 +21,8 @@ class Finding(NamedTuple):
     text: str
 
 
-@lru_cache(maxsize=4)
-def model_facts(model: str | None, adapter: str | None) -> ModelFacts:
-    """The facts of a model, read once."""
-    return read_facts(model, adapter)
+model_facts = lru_cache(maxsize=4)(read_facts)
+"""The facts of a model and its adapter, read once."""
 
 
 def preflight(request: Request) -> list[Finding]:

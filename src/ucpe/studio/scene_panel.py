@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from nicegui import run, ui
 
@@ -29,10 +30,12 @@ class ScenePanel:
             self.number = number_field("World number", 0, self.set_world, min=0, format="%d")
             self.kind = ui.select(KINDS, value="", label="Kind").props("dense").classes("w-28")
             self.kind.on("update:model-value", lambda: self.set_world(self.number.shown))
-            ui.button("Another", icon="casino", on_click=self.another).props("dense flat no-caps")
+            ui.button("Another", icon="casino", on_click=lambda: self.set_world((self.number.shown or 0) + 1)).props(
+                "dense flat no-caps"
+            )
         self.caption = ui.label().classes("quiet")
         accepted = ",".join((*IMAGES, *VIDEO_SUFFIXES))
-        upload_button("Open a panorama (2:1 photo or video)", self.on_file, MAX_FOOTAGE, accepted)
+        upload_button(page, "Open a panorama (2:1 photo or video)", self.take_panorama, MAX_FOOTAGE, accepted)
         with ui.row().classes("items-end"):
             self.width = number_field("Picture width", 480, partial(self.set_side, "width"), min=16, format="%d")
             self.height = number_field("Picture height", 270, partial(self.set_side, "height"), min=16, format="%d")
@@ -76,26 +79,19 @@ class ScenePanel:
             changes["prompt"] = scene.world.caption
         self.page.set(**changes)
 
-    def another(self) -> None:
-        """The next world."""
-        self.set_world((self.number.shown or 0) + 1)
-
     def set_side(self, name: str, pixels: float | None) -> None:
         """Another width or height of the picture."""
         if pixels is not None:
             self.page.set(**{name: int(pixels)})
 
-    async def on_file(self, event: Any) -> None:
+    async def take_panorama(self, kept: Path) -> None:
         """Take a panorama."""
         waiting = ui.notification("Opening the panorama", spinner=True, timeout=None)
         try:
-            kept = await self.page.receive(event.file, MAX_FOOTAGE)
             name = UPLOAD + kept.name
             notes = await run.io_bound(self.page.window.try_scene, name)
             self.page.set(scene=name)
             for note in notes or []:
                 self.page.complain(f"{kept.name}: {note}", "warning")
-        except (ValueError, OSError) as error:
-            self.page.complain(error)
         finally:
             waiting.dismiss()

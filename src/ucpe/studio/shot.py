@@ -86,10 +86,6 @@ class Shot:
         c2w, lens, _ = camera_at(keyframes, torch.arange(self.frames))
         return Trajectory(c2w, lens or lenses[0], self.fps)
 
-    def lens_at(self, frame: int) -> Lens:
-        """The lens of one frame."""
-        return self.camera.lens[frame] if self.camera.lens.batch_shape else self.camera.lens
-
     def key_at(self, frame: float) -> int | None:
         """Index of the keyframe at a frame, if there is one."""
         return next((index for index, key in enumerate(self.keys) if abs(key.frame - frame) < 0.5), None)

@@ -20,7 +20,6 @@ from textwrap import shorten
 
 from ucpe.files import atomic_file, write_file, write_json
 from ucpe.reading import read_json
-from ucpe.studio.edits import History
 from ucpe.studio.shot import UPLOADED, Shot
 from ucpe.video import VIDEO_SUFFIXES
 
@@ -30,47 +29,55 @@ IMAGES = (".png", ".jpg", ".jpeg", ".webp")
 UPLOADS = (*IMAGES, *VIDEO_SUFFIXES, ".npy", ".npz", ".bin", ".zip", ".r3d")
 """Endings of uploaded files, all that is kept of their names; others become .txt, and content says what they are."""
 
-
 MAX_LISTED = 20
 """Shots that are offered to be opened."""
 
+MAX_UNDO = 500
+"""Steps that can be undone."""
+
 
 class Document:
-    """A shot that is open: its history, and the windows that show it."""
+    """A shot that is open, what it was before, what was undone, and the windows that show it."""
 
     def __init__(self, store: Store, id: str, shot: Shot):
-        self.store, self.id, self.history = store, id, History(shot)
+        self.store, self.id, self.shot = store, id, shot
+        self.past: list[Shot] = []
+        self.undone: list[Shot] = []
+        self.tag: str | None = None
+        """Of the drag that goes on: edits with the same tag in a row are one step to undo."""
         self.listeners: list[Callable[[], None]] = []
         self.windows: set[str] = set()
         """Names of the windows that show it now; one that was closed is gone from here before its listener is."""
 
-    @property
-    def shot(self) -> Shot:
-        """The shot as it is now."""
-        return self.history.shot
-
     def edit(self, shot: Shot, tag: str | None = None) -> None:
-        """Take the next shot, write it down and tell every window; edits of one tag in a row are one undo step."""
-        self.history.edit(shot, tag)
+        """Take the next shot, write it down and tell every window; the one before can be brought back."""
+        if shot != self.shot:
+            if tag is None or tag != self.tag:
+                self.past = [*self.past[-MAX_UNDO + 1 :], self.shot]
+            self.shot, self.undone, self.tag = shot, [], tag
         self._changed()
 
     def undo(self) -> None:
         """Bring back the shot before the last step."""
-        self.history.undo()
+        if self.past:
+            self.undone.append(self.shot)
+            self.shot, self.tag = self.past.pop(), None
         self._changed()
 
     def redo(self) -> None:
         """Take back the last undo."""
-        self.history.redo()
+        if self.undone:
+            self.past.append(self.shot)
+            self.shot, self.tag = self.undone.pop(), None
         self._changed()
 
     def settle(self) -> None:
-        """End a drag: write what it led to, and tell every window."""
-        self.history.settle()
+        """End a drag: write what it led to, and tell every window; the next edit is a step of its own."""
+        self.tag = None
         self._changed()
 
     def _changed(self) -> None:
-        if self.history.tag is None:
+        if self.tag is None:
             self.store.save(self)
         for listener in list(self.listeners):
             listener()

@@ -21,7 +21,7 @@ class Timeline:
 
     def __init__(self, page: Page):
         self.page, self.window = page, page.window
-        self.curves: tuple[Any, drawing.Curves] | None = None
+        self.curves: tuple[Any, dict[str, Any]] | None = None
         self.grabbed: int | None = None
         self.due = 0
         with card("Over time", "Drag to scrub, drag a mark to retime its keyframe."):
@@ -34,7 +34,7 @@ class Timeline:
                 ui.button("Keyframe here", icon="add_location", on_click=page.add_key).props("dense no-caps")
                 ui.button("Previous", icon="skip_previous", on_click=lambda: self.hop(-1)).props("dense flat no-caps")
                 ui.button("Next", icon="skip_next", on_click=lambda: self.hop(1)).props("dense flat no-caps")
-            self.graphs = Surface(LABEL, *drawing.graph_size(), keys=["ArrowLeft", "ArrowRight"]).classes("graphs")
+            self.graphs = Surface(LABEL, *drawing.GRAPH_SIZE, keys=["ArrowLeft", "ArrowRight"]).classes("graphs")
             self.graphs.listen(
                 press=self.press, drag=self.drag, release=lambda _: page.settle(),
                 press_key=lambda event: page.go(self.window.frame + (1 if event["key"] == "ArrowRight" else -1)),
@@ -55,7 +55,7 @@ class Timeline:
         self.timer.interval = 1 / shot.fps
         self.clock.set_text(f"{frame / shot.fps:.2f} s · frame {frame} of {shot.last_frame}")
         if self.curves is None or self.curves[0] is not shot.camera:
-            self.curves = (shot.camera, drawing.Curves.of(shot))
+            self.curves = (shot.camera, drawing.curves(shot))
         self.graphs.draw(drawing.graphs_svg(shot, self.curves[1], frame, self.window.selected))
 
     def hop(self, step: int) -> None:

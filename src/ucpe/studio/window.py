@@ -95,7 +95,7 @@ class Window:
         """Lens and pose (4, 4) of the camera shown: on the path, the very ones that `ucpe render` takes."""
         if self.free:
             return self.free.optics(), self.free.pose()
-        return self.shot.lens_at(self.frame), self.shot.camera.c2w[self.frame]
+        return self.shot.camera.lens_at(self.frame), self.shot.camera.c2w[self.frame]
 
     def look(self, view: Key, tag: str) -> None:
         """Look from there: changes the keyframe of the moment, or leaves the path where there is none."""
@@ -174,7 +174,7 @@ class Window:
         shot = self.shot
         with self._lock:
             scene = self.open_scene(name)[0]
-            scene.picture(shot.lens_at(0), shot.camera.c2w[0], 0.0, shot.height, shot.width, fast=True)
+            scene.picture(shot.camera.lens_at(0), shot.camera.c2w[0], 0.0, shot.height, shot.width, fast=True)
             return scene.footage.notes if isinstance(scene, PanoramaScene) else []
 
     def caption(self) -> str | None:

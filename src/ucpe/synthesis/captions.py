@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import io
 import json
 import os
@@ -29,32 +28,24 @@ class CaptionError(ValueError):
 
 
 @dataclass(frozen=True)
-class EndpointCaptioner:
-    """Asks an endpoint for a caption of a video, showing it evenly spaced frames as images."""
+class Endpoint:
+    """A model that answers chat requests over HTTP."""
 
     url: str
     """Base address, e.g. http://localhost:8000/v1"""
     model: str
     key_variable: str = "OPENAI_API_KEY"
     """Environment variable that holds the key, if the endpoint wants one."""
-    frames: int = 8
-    height: int = 336
-    """Height in pixels of the frames sent."""
-    max_tokens: int = 512
     timeout: float = 60.0
     """Seconds to wait for an answer."""
     retries: int = 4
-    """Number of further attempts after a failure that may pass, with pauses that double."""
+    """Number of further attempts after a failure that may pass."""
     pause: float = 1.0
-    """Seconds before the first retry."""
+    """Seconds before the first retry; each pause is twice the one before."""
 
     def __post_init__(self) -> None:
         if not self.url.startswith(("http://", "https://")):
             raise ValueError(f"--url must begin with http:// or https://, got {self.url!r}")
-
-    def caption(self, video: str | Path) -> str:
-        """The caption of a video file."""
-        return self.ask(self.request(video), str(video))
 
     def ask(self, request: dict[str, Any], name: str) -> str:
         """The answer to a chat request (its JSON body), on one line; error messages begin with `name`."""
@@ -69,37 +60,6 @@ class EndpointCaptioner:
                     ) from None
                 time.sleep(problem.wait if problem.wait is not None else self.pause * 2**attempt)
         raise AssertionError
-
-    def request(self, video: str | Path) -> dict[str, Any]:
-        """The JSON body of the request for a video; nothing is sent."""
-        images = [{"type": "image_url", "image_url": {"url": picture}} for picture in self._pictures(video)]
-        return {
-            "model": self.model,
-            "max_tokens": self.max_tokens,
-            "temperature": 0,
-            "messages": [
-                {"role": "system", "content": SYSTEM_PROMPT},
-                {"role": "user", "content": [*images, {"type": "text", "text": USER_PROMPT}]},
-            ],
-        }
-
-    def _pictures(self, video: str | Path) -> list[str]:
-        from PIL import Image
-
-        from ucpe.video import probe_video, read_video
-
-        info = probe_video(video)
-        wanted = set(np.linspace(0, info.frames - 1, min(self.frames, info.frames)).round().astype(int).tolist())
-        pictures = []
-        for frame in read_video(video):
-            if frame.index in wanted:
-                image = Image.fromarray(frame.rgb)
-                if info.height > self.height:
-                    image = image.resize((round(info.width * self.height / info.height), self.height))
-                buffer = io.BytesIO()
-                image.save(buffer, "JPEG", quality=90)
-                pictures.append("data:image/jpeg;base64," + base64.b64encode(buffer.getvalue()).decode())
-        return pictures
 
     def _ask(self, body: bytes, name: str) -> str:
         headers = {"Content-Type": "application/json"}
@@ -123,6 +83,52 @@ class EndpointCaptioner:
         if not isinstance(text, str) or not text.strip():
             raise _Passing("the answer is empty")
         return " ".join(text.split())
+
+
+@dataclass(frozen=True)
+class EndpointCaptioner(Endpoint):
+    """Asks an endpoint for a caption of a video, showing it evenly spaced frames as images."""
+
+    frames: int = 8
+    height: int = 336
+    """Height in pixels of the frames sent."""
+    max_tokens: int = 512
+
+    def caption(self, video: str | Path) -> str:
+        """The caption of a video file."""
+        return self.ask(self.request(video), str(video))
+
+    def request(self, video: str | Path) -> dict[str, Any]:
+        """The JSON body of the request for a video; nothing is sent."""
+        images = [{"type": "image_url", "image_url": {"url": picture}} for picture in self._pictures(video)]
+        return {
+            "model": self.model,
+            "max_tokens": self.max_tokens,
+            "temperature": 0,
+            "messages": [
+                {"role": "system", "content": SYSTEM_PROMPT},
+                {"role": "user", "content": [*images, {"type": "text", "text": USER_PROMPT}]},
+            ],
+        }
+
+    def _pictures(self, video: str | Path) -> list[str]:
+        from PIL import Image
+
+        from ucpe.pages.drawings import data_uri
+        from ucpe.video import probe_video, read_video
+
+        info = probe_video(video)
+        wanted = set(np.linspace(0, info.frames - 1, min(self.frames, info.frames)).round().astype(int).tolist())
+        pictures = []
+        for frame in read_video(video):
+            if frame.index in wanted:
+                image = Image.fromarray(frame.rgb)
+                if info.height > self.height:
+                    image = image.resize((round(info.width * self.height / info.height), self.height))
+                buffer = io.BytesIO()
+                image.save(buffer, "JPEG", quality=90)
+                pictures.append(data_uri(buffer.getvalue()))
+        return pictures
 
 
 class _Passing(Exception):

@@ -231,9 +231,8 @@ def _agree(
     """Why each source cannot be used ("" if it can), as the first run found; ValueError if anything changed since."""
     path = state / "plan.json"
     known = [
-        {"name": place.name, "categories": list(place.categories), "file": file_fingerprint(place.video)}
-        if isinstance(place, PanoramaSource)
-        else {"name": place.name, "categories": list(place.categories)}
+        {"name": place.name, "categories": list(place.categories)}
+        | ({"file": file_fingerprint(place.video)} if isinstance(place, PanoramaSource) else {})
         for place in places
     ]
     now = {"sources": names, **json.loads(json.dumps(asdict(settings)))}

@@ -229,6 +229,10 @@ def sized(video: Tensor, name: str, frames: int, height: int, width: int) -> Ten
     return torch.stack([torch.from_numpy(picture) for picture in pictures])
 
 
+FACTS = ("id", "source", "split", "caption", "family", "variant", "near_depth", "height", "width")
+"""Columns of `metadata.parquet` that are fields of a clip as they are."""
+
+
 def clip_row(clip: DatasetClip, seed: int = 0, start: int = 0) -> dict[str, Any]:
     """The row of a clip in `metadata.parquet`."""
     parameters = clip.camera.lens.parameters
@@ -236,21 +240,13 @@ def clip_row(clip: DatasetClip, seed: int = 0, start: int = 0) -> dict[str, Any]
     if numbers["xfov"] is None:
         numbers["xfov"] = float(clip.camera.lens.xfov(clip.height, clip.width))
     return {
+        **{name: getattr(clip, name) for name in FACTS},
         "file_name": f"videos/{clip.video.name}",
-        "id": clip.id,
-        "source": clip.source,
-        "split": clip.split,
-        "caption": clip.caption,
-        "family": clip.family,
-        "variant": clip.variant,
         "lens": json.dumps(clip.camera.lens.to_dict()),
         **numbers,
         "poses": clip.camera.c2w[:, :3].reshape(-1, 12).float().tolist(),
         "fps": clip.camera.fps,
         "frames": len(clip.camera),
-        "height": clip.height,
-        "width": clip.width,
-        "near_depth": clip.near_depth,
         "categories": list(clip.categories),
         "scores": json.dumps(clip.scores, sort_keys=True),
         "start": start,
@@ -274,17 +270,9 @@ def clip_of_row(folder: Path, row: dict[str, Any]) -> DatasetClip:
     if row["id"] != inside("", row["id"], where).name:
         raise ValueError(f"{where}: an id must not contain a path")
     return DatasetClip(
-        id=row["id"],
+        **{name: row[name] for name in FACTS},
         video=inside(folder, row["file_name"], where),
-        caption=row["caption"],
         camera=camera,
-        family=row["family"],
-        source=row["source"],
-        split=row["split"],
-        variant=row["variant"],
-        near_depth=row["near_depth"],
-        height=row["height"],
-        width=row["width"],
         categories=tuple(row["categories"]),
         scores=scores,
     )

@@ -142,18 +142,14 @@ class Footage:
         """A few frames (H, W, 3) uint8."""
         if self.still:
             return [np.asarray(open_image(self.path))]
-        numbers = [int(part * self.info.frames) for part in LOOKS]
-        looks = [picture for number in numbers if (picture := self._frame(number)) is not None]
+        looks: list[np.ndarray] = []
+        for part in LOOKS:
+            with suppress(VideoError):
+                frames = read_video(self.path, start=int(part * self.info.frames), frames=1)
+                looks += [frame.rgb for frame in itertools.islice(frames, 1)]
         if not looks:
             raise VideoError("none of its frames can be decoded; is the file complete?")
         return looks
-
-    def _frame(self, number: int) -> np.ndarray | None:
-        """A frame (H, W, 3) uint8 of the file as it is, or None if it cannot be decoded."""
-        try:
-            return next((frame.rgb for frame in read_video(self.path, start=number, frames=1)), None)
-        except VideoError:
-            return None
 
 
 @dataclass

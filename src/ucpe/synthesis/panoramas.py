@@ -241,21 +241,20 @@ class _Sampler:
         height, width = picture.shape[:2]
         shrink_y, shrink_x = (side / panorama.levels[0].shape[axis] for axis, side in enumerate((height, width)))
         cube, reach = panorama.projection == "eac", 4 if self.lanczos else 1
-        padding = (EAC_PADDING * shrink_x, EAC_PADDING * shrink_y) if cube else ()
-        place = (*padding, shift * shrink_x)
+        place = (EAC_PADDING * shrink_x, EAC_PADDING * shrink_y, shift * shrink_x)
         x, y = layer.pixels
         wanted = (rotation.tobytes(), cube, width, height, *place)
         if layer.mapped != wanted:
             to_pixels: Any = sphere.map_equi_angular if cube else sphere.map_equirectangular
-            layer.edge_count = to_pixels(layer.rays, rotation, width, height, *place, reach, x, y, layer.edges)
+            padded = place if cube else place[2:]
+            layer.edge_count = to_pixels(layer.rays, rotation, width, height, *padded, reach, x, y, layer.edges)
             layer.mapped = wanted
         values = self._buffer(("values", x.shape, picture.shape[2:]), x.shape + picture.shape[2:], np.uint8, 0)
         cv2.remap(picture, x, y, cv2.INTER_LANCZOS4 if self.lanczos else cv2.INTER_LINEAR, dst=values)
         flat = values.reshape(x.size, -1)
         if layer.edge_count:
             edges, solid = layer.edges[: layer.edge_count], picture.reshape(height, width, -1)
-            mend: Any = sphere.mend_equi_angular if cube else sphere.mend_equirectangular
-            mend(solid, x, y, *(place if cube else ()), edges, self.lanczos, reach, flat)
+            sphere.mend(solid, cube, x, y, *place, edges, self.lanczos, reach, flat)
         return flat
 
     def _plan(self, panorama: Panorama) -> list[_Layer]:

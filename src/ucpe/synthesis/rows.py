@@ -6,7 +6,6 @@ upper 3 x 4 block, row by row. `CURATED` is what any curation must write to be m
 
 from __future__ import annotations
 
-import io
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,11 +13,13 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as compute
 import pyarrow.parquet as parquet
 import torch
 from torch import Tensor
 
-from ucpe.files import write_file
+from ucpe.files import atomic_file
+from ucpe.trajectories.rotations import pose_matrix
 
 BLOCK = 4096
 """Number of rows that are written, and read, together."""
@@ -136,6 +137,16 @@ def take_rows(path: Path, schema: pa.Schema, rows: Sequence[int]) -> pa.Table:
     return pa.concat_tables(found)
 
 
+def rows_with(
+    path: Path, schema: pa.Schema, column: str, values: Iterable[str], columns: Sequence[str] | None = None
+) -> pa.Table:
+    """Rows of a Parquet file with one of some values in a column; the other columns are read only if there are any."""
+    wanted = compute.is_in(read_part(path, schema, [column])[column], value_set=pa.array(list(values), pa.string()))
+    if not compute.any(wanted).as_py():
+        return schema.empty_table()
+    return read_part(path, schema, columns).filter(wanted)
+
+
 @contextmanager
 def _readable(path: Path) -> Iterator[None]:
     try:
@@ -146,10 +157,9 @@ def _readable(path: Path) -> Iterator[None]:
 
 def write_part(path: Path, table: pa.Table, fingerprint: str = "") -> None:
     """Write a Parquet file in one step, with a fingerprint of what it was made from."""
-    buffer = io.BytesIO()
     metadata = {**(table.schema.metadata or {}), FINGERPRINT: fingerprint.encode()}
-    parquet.write_table(table.replace_schema_metadata(metadata), buffer)
-    write_file(Path(path), buffer.getvalue())
+    with atomic_file(path) as file:
+        parquet.write_table(table.replace_schema_metadata(metadata), file)
 
 
 def is_current(path: Path, fingerprint: str) -> bool:
@@ -177,12 +187,15 @@ def pose_column(
     return list(c2w[:, :3].reshape(-1, 12).detach().cpu().numpy().astype(np.float32))
 
 
+def poses_of(numbers: Any) -> Tensor:
+    """Poses (N, 4, 4) float64 of a row's `c2w`, N times 12 numbers."""
+    upper = torch.from_numpy(np.array(numbers, np.float64)).reshape(-1, 3, 4)
+    return pose_matrix(upper[:, :, :3], upper[:, :, 3])
+
+
 def poses_of_row(column: pa.ChunkedArray, index: int) -> Tensor:
     """Poses (N, 4, 4) float64 of one row of a `c2w` column."""
-    numbers = column[index].values.flatten().to_numpy(zero_copy_only=False).astype(np.float64).reshape(-1, 3, 4)
-    c2w = torch.eye(4, dtype=torch.float64).repeat(len(numbers), 1, 1)
-    c2w[:, :3] = torch.from_numpy(numbers)
-    return c2w
+    return poses_of(column[index].values.flatten().to_numpy(zero_copy_only=False))
 
 
 def flat_poses(column: pa.ChunkedArray) -> tuple[np.ndarray, np.ndarray]:

@@ -149,33 +149,8 @@ def _weights(fraction, reach, lanczos, weights):
 
 
 @kernel(nogil=True)
-def mend_equirectangular(picture, x, y, edges, lanczos, reach, out):
-    """Sample a panorama (h, w, c) again where interpolation crosses its seam or a pole, into out (H * W, c)."""
-    height, width, channels = picture.shape
-    across, down = np.empty(2 * reach), np.empty(2 * reach)
-    x, y = x.ravel(), y.ravel()
-    for index in edges:
-        left, top = math.floor(x[index]), math.floor(y[index])
-        _weights(x[index] - left, reach, lanczos, across)
-        _weights(y[index] - top, reach, lanczos, down)
-        for channel in range(channels):
-            value = 0.0
-            for j in range(2 * reach):
-                row, turn = top + j - reach + 1, 0
-                if row < 0:
-                    row, turn = -1 - row, width // 2
-                elif row >= height:
-                    row, turn = 2 * height - 1 - row, width // 2
-                row = min(max(row, 0), height - 1)
-                for i in range(2 * reach):
-                    column = (left + i - reach + 1 + turn) % width
-                    value += across[i] * down[j] * picture[row, column, channel]
-            out[index, channel] = np.uint8(min(max(value + 0.5, 0.0), 255.0))
-
-
-@kernel(nogil=True)
-def mend_equi_angular(picture, x, y, pad_x, pad_y, shift, edges, lanczos, reach, out):
-    """Sample an equi-angular cubemap (h, w, c) again where interpolation leaves its strip, into out (H * W, c)."""
+def mend(picture, cube, x, y, pad_x, pad_y, shift, edges, lanczos, reach, out):
+    """Sample a panorama (h, w, c), or a cubemap, again where interpolation crosses a border, into out (H * W, c)."""
     height, channels = picture.shape[0], picture.shape[2]
     across, down = np.empty(2 * reach), np.empty(2 * reach)
     x, y = x.ravel(), y.ravel()
@@ -187,15 +162,26 @@ def mend_equi_angular(picture, x, y, pad_x, pad_y, shift, edges, lanczos, reach,
         for channel in range(channels):
             value = 0.0
             for j in range(2 * reach):
+                row = top + j - reach + 1
                 for i in range(2 * reach):
-                    value += (
-                        across[i]
-                        * down[j]
-                        * _cubemap_pixel(
-                            picture, left + i - reach + 1, top + j - reach + 1, lower, channel, pad_x, pad_y, shift
-                        )
-                    )
+                    column = left + i - reach + 1
+                    if cube:
+                        pixel = _cubemap_pixel(picture, column, row, lower, channel, pad_x, pad_y, shift)
+                    else:
+                        pixel = _panorama_pixel(picture, column, row, channel)
+                    value += across[i] * down[j] * pixel
             out[index, channel] = np.uint8(min(max(value + 0.5, 0.0), 255.0))
+
+
+@njit(inline="always")
+def _panorama_pixel(picture, column, row, channel):
+    """The pixel (column, row) of a panorama; beyond its borders, what lies across the seam or the pole."""
+    height, width, _ = picture.shape
+    if row < 0:
+        row, column = -1 - row, column + width // 2
+    elif row >= height:
+        row, column = 2 * height - 1 - row, column + width // 2
+    return float(picture[min(max(row, 0), height - 1), column % width, channel])
 
 
 @njit

@@ -8,11 +8,11 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from textwrap import shorten
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pyarrow.compute as compute
@@ -38,11 +38,11 @@ ACCENT = "#c8553d"
 FAMILY_COLORS = {"pinhole": "#3d6cb3", "wide": "#3a9a73", "fisheye": "#dd9a2f", "extreme-fisheye": "#c8553d"}
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Statistics:
-    """Numbers of a dataset, one entry per clip."""
+    """Numbers of a dataset, or of some of its clips: one entry per clip, and counts."""
 
-    name: str
+    name: str = ""
     directions: np.ndarray  # (M,) degrees to the right of the first camera's heading, of clips that move
     distances: np.ndarray  # (C,) near-plane depths from first to last camera
     yfov: np.ndarray  # (C,) degrees
@@ -50,11 +50,11 @@ class Statistics:
     xi: np.ndarray  # (C,) 0 for pinholes, NaN for lenses that are neither pinhole nor UCM
     pitch: np.ndarray  # (C,) degrees, first camera; NaN where the world's vertical is not known
     roll: np.ndarray  # (C,) degrees, likewise
-    families: dict[str, int]
-    variants: dict[str, int]
-    categories: dict[str, int]
+    families: Counter[str]
+    variants: Counter[str] = field(default_factory=Counter)
+    categories: Counter[str] = field(default_factory=Counter)
     """Number of clips by category."""
-    categories_before: dict[str, int]
+    categories_before: dict[str, int] = field(default_factory=dict)
     """Number of sources by category."""
     left_out: int = 0
 
@@ -76,10 +76,7 @@ class Statistics:
             "left_out": self.left_out,
             "forward_share": round(forward, 3),
             "distance_5_50_95": spread(self.distances),
-            "yfov_5_50_95": spread(self.yfov),
-            "xfov_5_50_95": spread(self.xfov),
-            "pitch_5_50_95": spread(self.pitch),
-            "roll_5_50_95": spread(self.roll),
+            **{f"{name}_5_50_95": spread(getattr(self, name)) for name in ("yfov", "xfov", "pitch", "roll")},
             "families": self.families,
             "variants": self.variants,
             "categories": self.categories,
@@ -95,7 +92,7 @@ def gather(
     path = Path(path)
     texts = sorted(path.glob("*.txt")) if path.is_dir() else []
     tasks: Sequence[Any]
-    read: Callable[[Any], Block]
+    read: Callable[[Any], Statistics]
     if (path / METADATA).is_file():
         tasks, read = range(row_groups(path / METADATA)), partial(_rows_block, path, split)
     elif texts and not (path / "PanShot").exists():
@@ -113,45 +110,21 @@ def gather(
     return found
 
 
-def statistics_of(name: str, blocks: Sequence[Block], before: dict[str, int]) -> Statistics:
-    """Statistics of blocks of clips; `before` is the number of sources by category."""
-    whole = _together(blocks)
-    families, variants, categories = map(dict, whole.counts)
-    numbers: dict[str, Any] = whole.numbers
-    return Statistics(
-        name,
-        **numbers,
-        families=families,
-        variants=variants,
-        categories=categories,
-        categories_before=before,
-        left_out=whole.left_out,
-    )
-
-
-class Block(NamedTuple):
-    """Numbers of some clips by name, and counts of their families, variants and categories."""
-
-    numbers: dict[str, np.ndarray]
-    counts: tuple[Counter[str], Counter[str], Counter[str]]
-    left_out: int = 0
+def statistics_of(name: str, blocks: Sequence[Statistics], before: dict[str, int]) -> Statistics:
+    """Statistics of all clips of some blocks; `before` is the number of sources by category."""
+    whole: dict[str, Any] = {"left_out": sum(block.left_out for block in blocks)}
+    for key in ("directions", "distances", "yfov", "xfov", "xi", "pitch", "roll"):
+        whole[key] = np.concatenate([np.empty(0), *(getattr(block, key) for block in blocks)])
+    for key in ("families", "variants", "categories"):
+        whole[key] = sum((getattr(block, key) for block in blocks), Counter[str]())
+    return Statistics(name=name, **whole, categories_before=before)
 
 
 def _slices(things: Sequence[Any]) -> list[Sequence[Any]]:
     return [things[start : start + BLOCK] for start in range(0, len(things), BLOCK)]
 
 
-def _together(blocks: Sequence[Block]) -> Block:
-    empty = np.empty(0)
-    names = ("directions", "distances", "yfov", "xfov", "xi", "pitch", "roll")
-    numbers = {name: np.concatenate([empty, *(block.numbers[name] for block in blocks)]) for name in names}
-    families, variants, categories = (
-        sum((block.counts[place] for block in blocks), Counter[str]()) for place in range(3)
-    )
-    return Block(numbers, (families, variants, categories), sum(block.left_out for block in blocks))
-
-
-def _rows_block(folder: Path, split: str | None, group: int) -> Block:
+def _rows_block(folder: Path, split: str | None, group: int) -> Statistics:
     """The clips of one row group of our table."""
     columns = ("id", "split", "poses", "lens", "family", "variant", "categories", "height", "width")
     blocks = []
@@ -169,10 +142,10 @@ def _rows_block(folder: Path, split: str | None, group: int) -> Block:
             raise ValueError(f"{folder / METADATA}: {wrong[0]!r} is not a lens")
         facts = (table[name].to_pylist() for name in ("height", "width", "family", "variant", "categories"))
         blocks.append(_block(poses[places[:-1]], poses[places[1:] - 1], lenses, *facts))
-    return _together(blocks)
+    return statistics_of("", blocks, {})
 
 
-def clips_block(dataset: ClipDataset, indices: Sequence[int]) -> Block:
+def clips_block(dataset: ClipDataset, indices: Sequence[int]) -> Statistics:
     """Some clips of any dataset, one by one."""
     clips = [dataset.clip(index) for index in indices]
     first, last = (np.stack([clip.camera.c2w[place, :3].flatten() for clip in clips]) for place in (0, -1))
@@ -190,17 +163,23 @@ def _block(
     families: Sequence[str],
     variants: Sequence[str],
     categories: Sequence[Sequence[str]],
-) -> Block:
+) -> Statistics:
     starts, ends = (torch.from_numpy(np.asarray(poses, np.float64)).reshape(-1, 3, 4) for poses in (first, last))
     directions, distances = _motion(starts, ends)
     angles = angles_from_rotation(starts[:, :, :3])
-    numbers = {"directions": directions, "distances": distances} | _lens_numbers(lenses, heights, widths)
-    numbers |= {"pitch": angles.pitch.numpy(), "roll": angles.roll.numpy()}
-    together = Counter(category for row in categories for category in row)
-    return Block(numbers, (Counter(families), Counter(variants), together))
+    return Statistics(
+        directions=directions,
+        distances=distances,
+        **_lens_numbers(lenses, heights, widths),
+        pitch=angles.pitch.numpy(),
+        roll=angles.roll.numpy(),
+        families=Counter(families),
+        variants=Counter(variants),
+        categories=Counter(category for row in categories for category in row),
+    )
 
 
-def _realestate_block(texts: Sequence[Path]) -> Block:
+def _realestate_block(texts: Sequence[Path]) -> Statistics:
     """RealEstate10K paths over their first 81 frames, in which gravity is unknown; other .txt files are skipped."""
     cameras, left_out = [], 0
     for text in texts:
@@ -214,16 +193,21 @@ def _realestate_block(texts: Sequence[Path]) -> Block:
             cameras.append(camera[:FRAMES].relative_to_first())
     paths = torch.stack([camera.c2w[:, :3] for camera in cameras]) if cameras else torch.empty(0, FRAMES, 3, 4)
     directions, distances = _motion(paths[:, 0].double(), paths[:, -1].double())
-    numbers = {"directions": directions, "distances": distances, "xi": np.zeros(len(cameras))}
-    numbers |= {"pitch": np.full(len(cameras), np.nan), "roll": np.full(len(cameras), np.nan)}
-    numbers["xfov"] = np.array([float(camera.lens.xfov(720, 1280).mean()) for camera in cameras])
-    numbers["yfov"] = np.array([float(camera.lens.yfov(720, 1280).mean()) for camera in cameras])
-    return Block(numbers, (Counter({"RealEstate10K": len(cameras)}), Counter(), Counter()), left_out)
+    unknown = np.full(len(cameras), np.nan)
+    return Statistics(
+        directions=directions,
+        distances=distances,
+        yfov=np.array([float(camera.lens.yfov(720, 1280).mean()) for camera in cameras]),
+        xfov=np.array([float(camera.lens.xfov(720, 1280).mean()) for camera in cameras]),
+        xi=np.zeros(len(cameras)),
+        pitch=unknown,
+        roll=unknown,
+        families=Counter({"RealEstate10K": len(cameras)}),
+        left_out=left_out,
+    )
 
 
-def _lens_numbers(
-    lenses: Sequence[dict[str, Any]], heights: Sequence[int], widths: Sequence[int]
-) -> dict[str, np.ndarray]:
+def _lens_numbers(lenses: Sequence[dict[str, Any]], heights: Sequence[int], widths: Sequence[int]) -> dict[str, Any]:
     """Fields of view in degrees and xi (C,) of lenses; lenses that differ only in their numbers are solved together."""
     found = {name: np.full(len(lenses), np.nan) for name in ("yfov", "xfov", "xi")}
     groups: dict[str, list[int]] = {}
@@ -369,10 +353,13 @@ def _draw_histogram(axis: Any, values: np.ndarray, label: str, bins: np.ndarray)
 
 
 def _draw_lens_map(axis: Any, values: Statistics) -> None:
+    from matplotlib.patches import Rectangle
+
     for family in FAMILIES.values():
         color = FAMILY_COLORS[family.name]
-        size = (family.xfov[1] - family.xfov[0], max(family.xi[1] - family.xi[0], 0.03))
-        axis.add_patch(_rectangle((family.xfov[0], family.xi[0]), size, color))
+        width, height = family.xfov[1] - family.xfov[0], max(family.xi[1] - family.xi[0], 0.03)
+        corner = (family.xfov[0], family.xi[0])
+        axis.add_patch(Rectangle(corner, width, height, facecolor=color, alpha=0.18, edgecolor=color))
         axis.annotate(family.name, (family.xfov[0] + 1, family.xi[1] + 0.03), fontsize=8, color=color)
     axis.scatter(values.xfov, values.xi, s=6, color=INK, alpha=0.6, linewidths=0)
     axis.set_xlim(min(85, np.nanmin(values.xfov) - 5), 205)
@@ -388,16 +375,8 @@ def _draw_attitude(axis: Any, values: Statistics) -> None:
         axis.scatter(values.roll[known], values.pitch[known], s=6, color=ACCENT, alpha=0.6, linewidths=0)
     else:
         axis.text(0, 0, "the vertical is not known", ha="center", color="#8a949e")
-    axis.set_xlim(-90, 90)
-    axis.set_ylim(-90, 90)
-    axis.set_xticks(range(-90, 91, 45))
-    axis.set_yticks(range(-90, 91, 45))
+    ticks = range(-90, 91, 45)
+    axis.set(xlim=(-90, 90), ylim=(-90, 90), xticks=ticks, yticks=ticks)
     axis.set_xlabel("roll of the first frame (degrees)", color=INK)
     axis.set_ylabel("pitch (degrees)", color=INK)
     quiet_axes(axis)
-
-
-def _rectangle(corner: tuple[float, float], size: tuple[float, float], color: str) -> Any:
-    from matplotlib.patches import Rectangle
-
-    return Rectangle(corner, *size, facecolor=color, alpha=0.18, edgecolor=color)

@@ -33,12 +33,10 @@ def smooth_curve(
     times: Tensor,  # (N,)
     at: Tensor,  # (M,)
 ) -> Tensor:
-    """Points (M, d) on the Catmull-Rom curve through the given points; exact for parabolas.
+    """Points (M, d) on the Catmull-Rom curve through two given points or more; exact for parabolas.
 
     The velocity at each point comes from the parabola through it and its two neighbours, at any spacing in time.
     """
-    if len(times) == 1:
-        return points.expand(len(at), -1).clone()
     segment, fraction = segment_of(times, at)
     step = torch.diff(times)[:, None]
     slope = torch.diff(points, dim=0) / step

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from ucpe.figures import INK, PAPER, PICTURES, new_figure, save_figure
+from ucpe.figures import INK, PAPER, PICTURES, QUIET, new_figure, save_figure
 from ucpe.files import write_file
 from ucpe.trajectories.frustum import Frustum, frustum
 from ucpe.trajectories.trajectory import Trajectory
@@ -22,7 +22,7 @@ TIME_COLOURS = ["#31408f", "#7a4fa3", "#c9527e", "#ee8054", "#f5b84c"]
 """First frame to last."""
 
 ANGLE_COLOURS = {"pitch": "#c9406b", "yaw": "#2f6fb2", "roll": "#3c9a5f"}
-FAINT = "#c9ccd3"
+FAINT, FAINT_GRID = "#c9ccd3", "#eceef2"
 
 FRUSTUM_SHARE = 0.22
 """Depth of a drawn frustum, as a share of how far the camera moves."""
@@ -72,7 +72,6 @@ def draw_path(
 class _View:
     """One drawn camera, in drawing coordinates (right, forward, up)."""
 
-    frame: int
     colour: str
     origin: np.ndarray  # (3,)
     cap: np.ndarray  # (rings, border, 3)
@@ -135,7 +134,7 @@ def _scene(trajectory: Trajectory, title: str, drawn: int, height: int, width: i
     for frame in frames:
         shape = shared or frustum(lens[frame], height, width)
         colour = _time_colour(frame / max(len(trajectory) - 1, 1))
-        views.append(_view(shape, trajectory.c2w[frame], size, frame, colour))
+        views.append(_view(shape, trajectory.c2w[frame], size, colour))
     points = np.concatenate([path, *(view.cap.reshape(-1, 3) for view in views)])
     low, high = points.min(0), points.max(0)
     short = 0.3 * float((high - low).max()) - (high - low)
@@ -168,22 +167,14 @@ def _facts(trajectory: Trajectory, xfov: np.ndarray) -> str:
     return "   ·   ".join(facts)
 
 
-def _view(shape: Frustum, c2w: torch.Tensor, size: float, frame: int, colour: str) -> _View:
+def _view(shape: Frustum, c2w: torch.Tensor, size: float, colour: str) -> _View:
     def placed(points: torch.Tensor) -> np.ndarray:
         return _drawn((points * size) @ c2w[:3, :3].mT + c2w[:3, 3])
 
     across, above = torch.tensor([[0.12, 0.0, 0.0], [0.0, -0.17, 0.0]], dtype=shape.top.dtype)
     top = torch.stack([shape.top - across, shape.top + above, shape.top + across])
-    return _View(
-        frame=frame,
-        colour=colour,
-        origin=placed(shape.origin),
-        cap=placed(shape.cap),
-        border=placed(shape.border),
-        corners=placed(shape.corners),
-        top=placed(top),
-        row=placed(shape.row),
-    )
+    parts = {name: placed(getattr(shape, name)) for name in ("origin", "cap", "border", "corners", "row")}
+    return _View(colour=colour, top=placed(top), **parts)
 
 
 def _drawn(points: torch.Tensor) -> np.ndarray:
@@ -287,7 +278,7 @@ def _draw_compass(axes: Any, scene: _Scene) -> None:
         end = corner + length * np.array(direction)
         axes.plot(*np.stack([corner, end]).T, color="#8d93a1", lw=1.8, zorder=1)
         label = corner + 1.25 * length * np.array(direction)
-        axes.text(*label, name, fontsize=9, color="#6b7180", ha="center", va="center", zorder=102)
+        axes.text(*label, name, fontsize=9, color=QUIET, ha="center", va="center", zorder=102)
     middle = (across[-1] + across[0]) / 2
     text = f"one square: {step:g}"
     axes.text(middle, along[0] - 0.35 * step, floor, text, fontsize=9, color="#8d93a1", ha="center", va="center")
@@ -306,12 +297,9 @@ def _draw_from_above(axes: Any, scene: _Scene) -> None:
     axes.scatter(*scene.path[0, :2], color=TIME_COLOURS[0], s=34, zorder=4)
     axes.set_aspect("equal", adjustable="datalim")
     axes.margins(0.08)
-    axes.grid(color="#eceef2", lw=0.8)
     axes.set_axisbelow(True)
     axes.set_title("from above", fontsize=11, color=INK, loc="left", pad=6)
-    axes.set_xlabel("right", fontsize=9, color="#6b7180", labelpad=2)
-    axes.set_ylabel("forward", fontsize=9, color="#6b7180", labelpad=2)
-    _plain(axes)
+    _label(axes, "right", "forward")
 
 
 def _draw_angles(axes: Any, scene: _Scene) -> None:
@@ -329,15 +317,12 @@ def _draw_angles(axes: Any, scene: _Scene) -> None:
         twin.plot(scene.seconds, scene.xfov, color=INK, lw=1.6, ls=(0, (3, 2)))
         axes.plot([], [], color=INK, lw=1.6, ls=(0, (3, 2)), label=f"view {_span(scene.xfov)} (right)")
         _plain(twin)
-    axes.grid(color="#eceef2", lw=0.8)
     axes.margins(x=0)
-    axes.set_xlabel("seconds", fontsize=9, color="#6b7180", labelpad=2)
-    axes.set_ylabel("degrees", fontsize=9, color="#6b7180", labelpad=2)
     axes.legend(
         loc="lower left", bbox_to_anchor=(-0.02, 1.0), ncols=4, fontsize=8.5, frameon=False, handlelength=1.1,
         columnspacing=1.0, handletextpad=0.4,
     )  # fmt: skip
-    _plain(axes)
+    _label(axes, "seconds", "degrees")
 
 
 def _span(values: np.ndarray) -> str:
@@ -345,10 +330,16 @@ def _span(values: np.ndarray) -> str:
     return numbers[0] if numbers[0] == numbers[1] else f"{numbers[0]} → {numbers[1]}"
 
 
+def _label(axes: Any, across: str, up: str) -> None:
+    axes.grid(color=FAINT_GRID, lw=0.8)
+    axes.set_xlabel(across, fontsize=9, color=QUIET, labelpad=2)
+    axes.set_ylabel(up, fontsize=9, color=QUIET, labelpad=2)
+    _plain(axes)
+
+
 def _plain(axes: Any) -> None:
-    axes.tick_params(labelsize=8.5, colors="#6b7180", length=0)
-    for spine in axes.spines.values():
-        spine.set_visible(False)
+    axes.tick_params(labelsize=8.5, colors=QUIET, length=0)
+    axes.spines[:].set_visible(False)
 
 
 def _page(scene: _Scene) -> Any:
@@ -368,19 +359,12 @@ def _page(scene: _Scene) -> Any:
     _add_space(graph, figure, scene)
     for view in scene.views:
         fan = np.concatenate([view.origin[None], view.row, view.origin[None]])[:, :2]
-        figure.add_trace(
-            graph.Scatter(
-                x=fan[:, 0], y=fan[:, 1], mode="lines", fill="toself", line={"color": view.colour, "width": 1},
-                opacity=0.45, hoverinfo="skip", showlegend=False,
-            ),
-            row=1, col=2,
-        )  # fmt: skip
-    marker = {"color": scene.seconds, "colorscale": _scale(), "size": 4}
-    path = {"mode": "lines+markers", "marker": marker, "line": {"color": FAINT}, "showlegend": False}
-    figure.add_trace(
-        graph.Scatter(x=scene.path[:, 0], y=scene.path[:, 1], text=_labels(scene), hoverinfo="text", **path),
-        row=1, col=2,
-    )  # fmt: skip
+        filled = {"mode": "lines", "fill": "toself", "line": {"color": view.colour, "width": 1}, "opacity": 0.45}
+        figure.add_trace(graph.Scatter(**_xyz(fan), **filled, hoverinfo="skip", showlegend=False), row=1, col=2)
+    marker = {"color": scene.seconds, "colorscale": TIME_COLOURS, "size": 4}
+    path = {"mode": "lines+markers", "text": _labels(scene), "hoverinfo": "text", "showlegend": False}
+    line = {"color": FAINT}
+    figure.add_trace(graph.Scatter(**_xyz(scene.path[:, :2]), **path, marker=marker, line=line), row=1, col=2)
     curves = {**scene.angles, **({} if scene.xfov is None else {"field of view": scene.xfov})}
     for name, values in curves.items():
         line = {"color": ANGLE_COLOURS.get(name, INK), "dash": "solid" if name in ANGLE_COLOURS else "dot"}
@@ -396,29 +380,21 @@ def _add_space(graph: Any, figure: Any, scene: _Scene) -> None:
     flat = {"ambient": 1.0, "diffuse": 0.0, "specular": 0.0}
     for points, colour, width in ((_polyline(scene.ground()), "#e1e4ea", 1), (shadow, "#b9bdc7", 3)):
         line = {"color": colour, "width": width}
-        figure.add_trace(graph.Scatter3d(x=points[:, 0], y=points[:, 1], z=points[:, 2], line=line, **quiet))
+        figure.add_trace(graph.Scatter3d(**_xyz(points), line=line, **quiet))
     for view in scene.views:
         quads = _quads(view.cap)
-        places = dict(zip("xyz", view.cap.reshape(-1, 3).T))
         corners = dict(zip("ijk", np.concatenate([quads[:, [0, 1, 2]], quads[:, [0, 2, 3]]]).T))
-        mesh = {"color": view.colour, "opacity": 0.16, "lighting": flat, "hoverinfo": "skip"}
-        figure.add_trace(graph.Mesh3d(**places, **corners, **mesh))
-        figure.add_trace(
-            graph.Mesh3d(
-                x=view.top[:, 0], y=view.top[:, 1], z=view.top[:, 2], i=[0], j=[1], k=[2], color=view.colour,
-                hoverinfo="skip", lighting=flat,
-            )
-        )  # fmt: skip
+        mesh = {"color": view.colour, "lighting": flat, "hoverinfo": "skip"}
+        figure.add_trace(graph.Mesh3d(**_xyz(view.cap.reshape(-1, 3)), **corners, **mesh, opacity=0.16))
+        figure.add_trace(graph.Mesh3d(**_xyz(view.top), i=[0], j=[1], k=[2], **mesh))
         outline = _polyline([list(view.border), *([view.origin, corner] for corner in view.corners)])
         line = {"color": view.colour, "width": 3}
-        figure.add_trace(graph.Scatter3d(x=outline[:, 0], y=outline[:, 1], z=outline[:, 2], line=line, **quiet))
+        figure.add_trace(graph.Scatter3d(**_xyz(outline), line=line, **quiet))
+    colours = {"color": scene.seconds, "colorscale": TIME_COLOURS}
+    path = {"mode": "lines+markers", "line": {**colours, "width": 7}, "marker": {**colours, "size": 3}}
     figure.add_trace(
-        graph.Scatter3d(
-            x=scene.path[:, 0], y=scene.path[:, 1], z=scene.path[:, 2], mode="lines+markers", showlegend=False,
-            line={"color": scene.seconds, "colorscale": _scale(), "width": 7}, text=_labels(scene), hoverinfo="text",
-            marker={"color": scene.seconds, "colorscale": _scale(), "size": 3},
-        )
-    )  # fmt: skip
+        graph.Scatter3d(**_xyz(scene.path), **path, text=_labels(scene), hoverinfo="text", showlegend=False)
+    )
 
 
 def _style_page(figure: Any, scene: _Scene) -> None:
@@ -442,7 +418,7 @@ def _style_page(figure: Any, scene: _Scene) -> None:
         },
         legend={"x": 0.70, "y": 0.33, "yanchor": "bottom", "orientation": "h"},
     )
-    quiet = {"gridcolor": "#eceef2", "zeroline": False}
+    quiet = {"gridcolor": FAINT_GRID, "zeroline": False}
     figure.update_xaxes(title_text="right", row=1, col=2, **quiet)
     figure.update_yaxes(title_text="forward", scaleanchor="x", scaleratio=1, row=1, col=2, **quiet)
     figure.update_xaxes(title_text="seconds", row=2, col=2, **quiet)
@@ -457,8 +433,9 @@ def _labels(scene: _Scene) -> list[str]:
     ]
 
 
-def _scale() -> list[list[Any]]:
-    return [[i / (len(TIME_COLOURS) - 1), colour] for i, colour in enumerate(TIME_COLOURS)]
+def _xyz(points: np.ndarray) -> dict[str, np.ndarray]:
+    """Points (N, 2) or (N, 3) as plotly takes them: x, y and perhaps z."""
+    return dict(zip("xyz", points.T))
 
 
 def _polyline(pieces: list[Any]) -> np.ndarray:

@@ -80,7 +80,7 @@ def action_trajectory(
 
     Keys are those of diffusers' SANA-WM unless `sana:` stands in front. First angles are in degrees; `frames` cuts.
     """
-    held = _held_keys(actions)
+    keys, held = _held_keys(actions)
     if frames is not None:
         if frames > len(held) + 1:
             raise ValueError(
@@ -88,10 +88,7 @@ def action_trajectory(
                 f"add none-{frames - len(held) - 1}"
             )
         held = held[: frames - 1]
-    match = ACTIONS.fullmatch(_plain(actions))
-    assert match is not None
-    poses = _roll_out(held, KEY_MAPS[match["map"] or "diffusers"], pitch, yaw, roll)
-    return Trajectory(poses, lens, fps)
+    return Trajectory(_roll_out(held, keys, pitch, yaw, roll), lens, fps)
 
 
 def is_direction(text: str) -> bool:
@@ -183,8 +180,8 @@ def _plain(text: str) -> str:
     return "".join(text.replace("，", ",").lower().split())
 
 
-def _held_keys(actions: str) -> list[str]:
-    """The keys held in every frame after the first."""
+def _held_keys(actions: str) -> tuple[KeyMap, list[str]]:
+    """The key map of an action string, and the keys held in every frame after the first."""
     match = ACTIONS.fullmatch(_plain(actions))
     if match is None:
         raise ValueError(f"actions are <keys>-<frames> joined by commas, such as w-80,jw-40,none-8; got {actions!r}")
@@ -200,7 +197,7 @@ def _held_keys(actions: str) -> list[str]:
         if len(held) + int(count) > MAX_ACTION_FRAMES:
             raise ValueError(f"the actions {actions!r} last more than {MAX_ACTION_FRAMES} frames")
         held += ["" if keys == "none" else keys] * int(count)
-    return held
+    return KEY_MAPS[match["map"] or "diffusers"], held
 
 
 def _roll_out(held: list[str], keys: KeyMap, pitch: float, yaw: float, roll: float) -> Tensor:

@@ -19,21 +19,17 @@ from ucpe.lenses import Lens
 from ucpe.video import write_video
 from ucpe.work import run_program
 
+PIPELINE = "default"
+"""Configuration of ViPE."""
+
 
 class VipeEstimator(PoseEstimator):
     """ViPE's camera-to-world poses (`pose/<video>.npz`) of a rectified video."""
 
     name = "vipe"
 
-    def __init__(
-        self,
-        results: str | Path | None = None,
-        pipeline: str = "default",
-        command: str = "vipe",
-        max_xfov: float = MAX_XFOV,
-    ):
+    def __init__(self, results: str | Path | None = None, command: str = "vipe"):
         self.results = None if results is None else Path(results)
-        self.pipeline, self.max_xfov = pipeline, max_xfov
         self.command = shutil.which(command)
         if self.results is not None and not self.results.is_dir():
             raise ValueError(f"no folder {results} with ViPE results")
@@ -46,7 +42,7 @@ class VipeEstimator(PoseEstimator):
     def describe(self) -> dict[str, Any]:
         """Settings."""
         source = "results of an earlier run" if self.results else "vipe infer"
-        return {"name": self.name, "source": source, "pipeline": self.pipeline, "max_xfov": self.max_xfov}
+        return {"name": self.name, "source": source, "pipeline": PIPELINE, "max_xfov": MAX_XFOV}
 
     def files(self, name: str) -> list[Path]:
         """The stored result, where results are read."""
@@ -59,12 +55,12 @@ class VipeEstimator(PoseEstimator):
         assert self.command is not None
         if len(clip.frames) < 2:
             raise EstimationFailure("motion needs at least two frames")
-        frames, _, _ = rectify_video(clip.frames, lens, self.max_xfov)
+        frames, _, _ = rectify_video(clip.frames, lens)
         even = frames[:, : frames.shape[1] // 2 * 2, : frames.shape[2] // 2 * 2]
         with temporary_folder() as folder:
             video, output = folder / f"{clip.name}.mp4", folder / "results"
             write_video(video, even, fps=(len(even) - 1) / clip.duration)
-            run = run_program([self.command, "infer", str(video), "--output", str(output), "--pipeline", self.pipeline])
+            run = run_program([self.command, "infer", str(video), "--output", str(output), "--pipeline", PIPELINE])
             if run.returncode:
                 last = (run.stderr.strip() or run.stdout.strip() or "no message").splitlines()[-1]
                 raise EstimationFailure(f"vipe infer failed with code {run.returncode}: {last[:300]}")

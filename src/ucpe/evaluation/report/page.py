@@ -14,7 +14,7 @@ from markupsafe import Markup
 from ucpe.evaluation.inputs import Job, read_clip
 from ucpe.evaluation.pose_metrics import least_squares_scale, relative_to_first, scaled
 from ucpe.evaluation.records import camera_of_clip
-from ucpe.evaluation.report.tables import COLUMNS, Column, Table, digits_of, ranks, shown
+from ucpe.evaluation.report.tables import COLUMNS, Column, Table, ranks, shown, shown_cell
 from ucpe.evaluation.results import Results, VideoRecord
 from ucpe.evaluation.run import load_record
 from ucpe.pages import render_page
@@ -67,7 +67,7 @@ def filled_table(table: Table) -> dict[str, Any]:
         })  # fmt: skip
     return {
         "groups": table.groups,
-        "headings": [_heading(column) for column in table.columns],
+        "headings": [column.heading for column in table.columns],
         "rows": rows,
         "notes": table.notes,
     }
@@ -157,10 +157,7 @@ def _video(video: VideoRecord, job: Job, output: Path, protocol: str, against: s
         return {**drawn, "problem": str(error)}
     camera = camera_of_clip(job.camera, clip)
     chosen = sorted({0, len(clip.frames) // 2, len(clip.frames) - 1})
-    if job.gravity:
-        pictures = [overlay(clip.frames[index], camera[index]) for index in chosen]
-    else:
-        pictures = [clip.frames[index] for index in chosen]
+    pictures = (overlay(clip.frames[index], camera[index]) if job.gravity else clip.frames[index] for index in chosen)
     addresses = [data_uri(jpeg_of(picture)) for picture in pictures]
     graphs = _graphs(load_record(output, video.name), camera, job.gravity)
     return {**drawn, "pictures": list(zip(chosen, addresses)), "graphs": graphs}
@@ -199,10 +196,6 @@ def _settings(results: Results) -> str:
     return json.dumps({name: plain[name] for name in kept}, indent=1, ensure_ascii=False)
 
 
-def _heading(column: Column) -> str:
-    return f"{column.title} {'↑' if column.more_is_better else '↓'}"
-
-
 def _unit_title(column: Column, results: Results) -> str:
     protocol = results.protocols[results.protocol]
     if column.metric != "RotErr":
@@ -211,11 +204,6 @@ def _unit_title(column: Column, results: Results) -> str:
 
 
 def _cell(row: Any, column: Column, place: int | None) -> dict[str, str]:
-    if column.metric not in row.cells:
-        return {"value": "–", "rank": "", "interval": ""}
-    cell = row.cells[column.metric]
-    interval = ""
-    if cell.low is not None and cell.high is not None:
-        interval = f"{shown(cell.low, column.digits)} – {shown(cell.high, column.digits)}"
+    value, ends = shown_cell(row, column)
     rank = {1: "first", 2: "second", 3: "third"}.get(place or 0, "")
-    return {"value": shown(cell.value, digits_of(row, column)), "rank": rank, "interval": interval}
+    return {"value": value, "rank": rank, "interval": " – ".join(ends)}

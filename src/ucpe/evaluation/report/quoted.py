@@ -31,11 +31,14 @@ class QuotedRow:
 _PANSHOT = ("FoVErr", "K1Err", "K2Err", "PitchErr", "RollErr", "RotErr", "TransErr", "CamMC", "FVD", "FID", "CLIP")
 _REALESTATE = ("RotErr", "TransErr", "CamMC", "QAlignImage", "QAlignAesthetic", "QAlignVideo")
 
-_OFF, _ON, _CUT = (
+RELATIVE, ABSOLUTE, ABLATION = (
     "w/o absolute orientation control",
     "w/ absolute orientation control",
     "w/ absolute orientation control, ablation",
 )
+"""Groups of the rows of Table 1."""
+
+_OFF, _ON, _CUT = RELATIVE, ABSOLUTE, ABLATION
 
 
 def _one(group: str, method: str, parameters: str, *values: float) -> QuotedRow:

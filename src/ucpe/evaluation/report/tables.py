@@ -22,6 +22,11 @@ class Column:
     digits: int
     more_is_better: bool = False
 
+    @property
+    def heading(self) -> str:
+        """Title, and which way is better."""
+        return f"{self.title} {'↑' if self.more_is_better else '↓'}"
+
 
 LENS, ORIENTATION, POSE, SCENE, QUALITY, WHEELS, QALIGN, TIME = (
     "Camera Lens Control",
@@ -204,7 +209,7 @@ def ranks(table: Table) -> dict[tuple[int, str], int]:
 def markdown(table: Table) -> str:
     """Markdown table: best bold, second underlined, third in italics."""
     columns, places = table.columns, ranks(table)
-    head = ["Method", *(f"{column.title} {'↑' if column.more_is_better else '↓'}" for column in columns), "Videos"]
+    head = ["Method", *(column.heading for column in columns), "Videos"]
     lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
     group = ""
     for index, row in enumerate(table.rows):
@@ -255,21 +260,23 @@ def digits_of(row: TableRow, column: Column) -> int:
     return 2 if row.quoted and column.group == POSE else column.digits
 
 
+def shown_cell(row: TableRow, column: Column, dash: str = "–") -> tuple[str, list[str]]:
+    """A cell's number, or a dash if it is empty, and the two ends of its interval if it has one."""
+    cell = row.cells.get(column.metric)
+    if cell is None:
+        return dash, []
+    ends = [] if cell.low is None or cell.high is None else [cell.low, cell.high]
+    return shown(cell.value, digits_of(row, column)), [shown(end, column.digits) for end in ends]
+
+
 def _markdown_cell(row: TableRow, column: Column, place: int | None) -> str:
-    if column.metric not in row.cells:
-        return "–"
-    cell = row.cells[column.metric]
-    text = shown(cell.value, digits_of(row, column))
+    text, ends = shown_cell(row, column)
     text = {1: f"**{text}**", 2: f"<u>{text}</u>", 3: f"*{text}*"}.get(place or 0, text)
-    if cell.low is None or cell.high is None:
-        return text
-    return f"{text} [{shown(cell.low, column.digits)}, {shown(cell.high, column.digits)}]"
+    return f"{text} [{', '.join(ends)}]" if ends else text
 
 
 def _latex_cell(row: TableRow, column: Column, place: int | None) -> str:
-    if column.metric not in row.cells:
-        return "--"
-    text = shown(row.cells[column.metric].value, digits_of(row, column))
+    text, _ = shown_cell(row, column, "--")
     return {1: rf"\first{{{text}}}", 2: rf"\second{{{text}}}", 3: rf"\third{{{text}}}"}.get(place or 0, text)
 
 

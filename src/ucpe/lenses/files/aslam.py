@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ucpe.lenses.base import Lens
-from ucpe.lenses.files.document import ReadOnly, Section
-from ucpe.lenses.files.kalibr import choose
+from ucpe.lenses.files.document import ReadOnly, Section, choose
 from ucpe.lenses.fisheye import FieldOfView, KannalaBrandt
 from ucpe.lenses.pinhole import BrownConrady, Pinhole
 

@@ -8,8 +8,7 @@ import torch
 from torch import Tensor
 
 from ucpe.lenses.base import Lens
-from ucpe.lenses.files.document import ReadOnly, Section
-from ucpe.lenses.files.kalibr import choose
+from ucpe.lenses.files.document import ReadOnly, Section, choose
 from ucpe.lenses.fisheye import KannalaBrandt
 from ucpe.lenses.pinhole import BrownConrady, Pinhole
 from ucpe.lenses.unified import EUCM, DoubleSphere
@@ -47,10 +46,7 @@ class Basalt(ReadOnly):
         if not isinstance(inner.data["intrinsics"][index], dict):
             raise inner.error(f"intrinsics[{index}]", "expected a mapping with camera_type and intrinsics")
         entry = Section(inner.data["intrinsics"][index], content.file, where, content.size)
-        kind = entry.text("camera_type")
-        if kind not in MODELS:
-            raise entry.error("camera_type", f"expected one of {', '.join(MODELS)}; got {kind}")
-        constructor, names = MODELS[kind]
+        constructor, names = MODELS[entry.one_of("camera_type", MODELS)]
         values = entry.section("intrinsics")
         sizes, key = inner.data.get("resolution"), f"resolution[{index}]"
         own = {key: sizes[index]} if isinstance(sizes, list) and len(sizes) > index else {}

@@ -34,9 +34,7 @@ class Camodocal(ReadOnly):
 
     def read(self, content: Section, camera: str | None) -> Lens:
         """The lens of a file."""
-        kind = content.text("model_type").upper()
-        if kind not in MODELS:
-            raise content.error("model_type", f"expected one of {', '.join(MODELS)}; got {kind}")
+        kind = content.one_of("model_type", MODELS)
         constructor, names, distortion = MODELS[kind]
         projection = content.section("projection_parameters")
         width, height = content.image_size("image_width image_height")

@@ -11,8 +11,7 @@ from typing import Any, NamedTuple
 
 from ucpe.files import write_file
 from ucpe.lenses.base import Lens
-from ucpe.lenses.files.document import calibration
-from ucpe.lenses.files.kalibr import choose
+from ucpe.lenses.files.document import calibration, choose
 from ucpe.lenses.fisheye import Division, Equidistant, FieldOfView, KannalaBrandt
 from ucpe.lenses.panoramic import Equirectangular
 from ucpe.lenses.pinhole import BrownConrady, Pinhole

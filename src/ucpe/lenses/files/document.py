@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 import warnings
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
@@ -80,6 +81,14 @@ class Section:
             raise self.error(key, f"expected a word, got {value!r}")
         return value
 
+    def one_of(self, key: str, known: Collection[str], usual: str | None = None) -> str:
+        """One of the known words, whatever its case in the file; the usual one where there is none."""
+        word = self.text(key) if usual is None or self.data.get(key) else usual
+        found = next((name for name in known if name.lower() == word.lower()), None)
+        if found is None:
+            raise self.error(key, f"expected one of {', '.join(known)}; got {word}")
+        return found
+
     def section(self, key: str) -> Section:
         """A mapping inside this one."""
         value = self._value(key, "a mapping")
@@ -150,6 +159,21 @@ class ReadOnly:
     def write(self, lens: Lens, path: Path, height: int, width: int) -> None:
         """Refuse."""
         raise ValueError(f"{self.name} files are read, not written: save the lens as kalibr, opencv, colmap or ours")
+
+
+def choose(cameras: list[str], camera: str | None, file: str) -> str:
+    """The camera asked for, or the only one there is; cam0 and cam1 are any file's two cameras, in order of name."""
+    if camera is not None and str(camera) in cameras:
+        return str(camera)
+    if len(cameras) == 2 and camera in ("cam0", "cam1"):
+        return sorted(cameras, key=lambda name: (len(name), name))[int(camera[3])]
+    listed = ", ".join(cameras) or "none"
+    if camera is not None:
+        raise ValueError(f"{file}: no camera {camera!r}; there are {listed}")
+    if len(cameras) != 1:
+        offer = f"{file}:{cameras[0]}" if cameras else "another file"
+        raise ValueError(f"{file}: holds {len(cameras)} cameras ({listed}): say which one, as {offer}")
+    return cameras[0]
 
 
 def batch_entry(lens: Lens, camera: str | None, file: str) -> Lens:

@@ -33,13 +33,10 @@ class Gyroflow(ReadOnly):
 
     def read(self, content: Section, camera: str | None) -> Lens:
         """The lens of a file."""
-        kind = content.text("distortion_model") if content.data.get("distortion_model") else "opencv_fisheye"
-        if kind not in MODELS:
-            raise content.error("distortion_model", f"expected one of {', '.join(MODELS)}; got {kind}")
+        constructor, names = MODELS[content.one_of("distortion_model", MODELS, usual="opencv_fisheye")]
         if content.data.get("digital_lens"):
             lens = content.data["digital_lens"]
             raise content.error("digital_lens", f"{lens} bends the image after the lens, and has no lens here")
-        constructor, names = MODELS[kind]
         parameters = content.section("fisheye_params")
         fx, _, cx, _, fy, cy, *_ = parameters.numbers("camera_matrix", "fx 0 cx 0 fy cy 0 0 1")
         coefficients = parameters.numbers("distortion_coeffs")

@@ -10,7 +10,7 @@ import yaml
 
 from ucpe.files import write_file
 from ucpe.lenses.base import Lens
-from ucpe.lenses.files.document import Section, calibration
+from ucpe.lenses.files.document import Section, calibration, choose
 from ucpe.lenses.fisheye import FieldOfView, KannalaBrandt
 from ucpe.lenses.pinhole import BrownConrady, Pinhole
 from ucpe.lenses.unified import EUCM, UCM, DoubleSphere, Mei
@@ -48,22 +48,7 @@ class Kalibr:
     def read(self, content: Section, camera: str | None) -> Lens:
         """The lens of one camera of the chain."""
         cameras = [key for key, entry in content.data.items() if isinstance(entry, dict) and "intrinsics" in entry]
-        entry = content.section(choose(cameras, camera, content.file))
-        distortion = entry.text("distortion_model").lower() if "distortion_model" in entry else "none"
-        model = (entry.text("camera_model").lower(), RADTAN.get(re.sub("[-_ ]", "", distortion), distortion))
-        if model not in MODELS:
-            known = ", ".join(f"{camera} + {distortion}" for camera, distortion in MODELS)
-            raise entry.error("camera_model", f"expected one of {known}; got {model[0]} + {model[1]}")
-        constructor, intrinsics, distortion = MODELS[model]
-        width, height = entry.image_size("resolution")
-        values = dict(zip(intrinsics.split(), entry.numbers("intrinsics", intrinsics)))
-        if distortion:
-            key = entry.first("distortion_coeffs", "distortion_coefficients")
-            if constructor is BrownConrady and len(entry.numbers(key)) == 5:
-                distortion += " k3"
-            values |= dict(zip(distortion.split(), entry.numbers(key, distortion)))
-        values |= {"cx": values["cx"] + 0.5, "cy": values["cy"] + 0.5}
-        return constructor(**values, width=width, height=height)
+        return lens_of_camera(content.section(choose(cameras, camera, content.file)))
 
     def write(self, lens: Lens, path: Path, height: int, width: int) -> None:
         """Write a lens as a chain of one camera."""
@@ -89,16 +74,20 @@ class Kalibr:
         raise ValueError(f"Kalibr has no {lens.kind}; it has {known}: fit the lens to one of them first")
 
 
-def choose(cameras: list[str], camera: str | None, file: str) -> str:
-    """The camera asked for, or the only one there is; cam0 and cam1 are any file's two cameras, in order of name."""
-    if camera is not None and str(camera) in cameras:
-        return str(camera)
-    if len(cameras) == 2 and camera in ("cam0", "cam1"):
-        return sorted(cameras, key=lambda name: (len(name), name))[int(camera[3])]
-    listed = ", ".join(cameras) or "none"
-    if camera is not None:
-        raise ValueError(f"{file}: no camera {camera!r}; there are {listed}")
-    if len(cameras) != 1:
-        offer = f"{file}:{cameras[0]}" if cameras else "another file"
-        raise ValueError(f"{file}: holds {len(cameras)} cameras ({listed}): say which one, as {offer}")
-    return cameras[0]
+def lens_of_camera(entry: Section) -> Lens:
+    """The lens that an entry of a chain describes."""
+    distortion = entry.text("distortion_model").lower() if "distortion_model" in entry else "none"
+    model = (entry.text("camera_model").lower(), RADTAN.get(re.sub("[-_ ]", "", distortion), distortion))
+    if model not in MODELS:
+        known = ", ".join(f"{camera} + {distortion}" for camera, distortion in MODELS)
+        raise entry.error("camera_model", f"expected one of {known}; got {model[0]} + {model[1]}")
+    constructor, intrinsics, distortion = MODELS[model]
+    width, height = entry.image_size("resolution", "image_width image_height")
+    values = dict(zip(intrinsics.split(), entry.numbers("intrinsics", intrinsics)))
+    if distortion:
+        key = entry.first("distortion_coeffs", "distortion_coefficients")
+        if constructor is BrownConrady and len(entry.numbers(key)) == 5:
+            distortion += " k3"
+        values |= dict(zip(distortion.split(), entry.numbers(key, distortion)))
+    values |= {"cx": values["cx"] + 0.5, "cy": values["cy"] + 0.5}
+    return constructor(**values, width=width, height=height)

@@ -7,8 +7,7 @@ from typing import Any
 import numpy as np
 
 from ucpe.lenses.base import Lens
-from ucpe.lenses.files.document import ReadOnly, Section, warn_of_misfit
-from ucpe.lenses.files.kalibr import choose
+from ucpe.lenses.files.document import ReadOnly, Section, choose, warn_of_misfit
 from ucpe.lenses.fitting import radial_lens
 from ucpe.lenses.panoramic import Equirectangular
 

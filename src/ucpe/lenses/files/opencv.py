@@ -9,8 +9,7 @@ from typing import Any
 
 from ucpe.files import write_file
 from ucpe.lenses.base import Lens
-from ucpe.lenses.files.document import Section, calibration, flat_numbers, is_word_list
-from ucpe.lenses.files.kalibr import choose
+from ucpe.lenses.files.document import Section, calibration, choose, flat_numbers, is_word_list
 from ucpe.lenses.fisheye import KannalaBrandt
 from ucpe.lenses.pinhole import BrownConrady, Pinhole
 from ucpe.lenses.unified import UCM, Mei

@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ucpe.lenses.base import Lens
-from ucpe.lenses.files.document import ReadOnly, Section
-from ucpe.lenses.files.kalibr import choose
+from ucpe.lenses.files.document import ReadOnly, Section, choose
 from ucpe.lenses.fisheye import KannalaBrandt
 from ucpe.lenses.panoramic import Equirectangular
 from ucpe.lenses.pinhole import BrownConrady
@@ -52,10 +51,7 @@ def _cameras(data: dict[str, Any]) -> dict[str, dict[str, Any]]:
 
 def lens_of_camera(entry: Section) -> Lens:
     """The lens that an entry of `cameras` describes."""
-    kind = entry.text("projection_type") if "projection_type" in entry else "perspective"
-    if kind not in MODELS:
-        raise entry.error("projection_type", f"expected one of {', '.join(MODELS)}; got {kind}")
-    constructor, names = MODELS[kind]
+    constructor, names = MODELS[entry.one_of("projection_type", MODELS, usual="perspective")]
     if constructor is Equirectangular:
         return Equirectangular()
     width, height = entry.image_size("width height")

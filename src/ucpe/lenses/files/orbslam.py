@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ucpe.lenses.base import Lens
-from ucpe.lenses.files.document import ReadOnly, Section
-from ucpe.lenses.files.kalibr import choose
+from ucpe.lenses.files.document import ReadOnly, Section, choose
 from ucpe.lenses.files.opencv import lens_of_section
 from ucpe.lenses.fisheye import KannalaBrandt
 from ucpe.lenses.pinhole import BrownConrady, Pinhole
@@ -44,11 +43,7 @@ class OrbSlam(ReadOnly):
         entry = content.dotted(f"{chosen}.")
         if chosen in ("LEFT", "RIGHT"):
             return lens_of_section(entry)
-        kind = content.text("Camera.type") if "Camera.type" in content else "PinHole"
-        known = {name.lower(): model for name, model in MODELS.items()}
-        if kind.lower() not in known:
-            raise content.error("Camera.type", f"expected one of {', '.join(MODELS)}; got {kind}")
-        constructor, distortion = known[kind.lower()]
+        constructor, distortion = MODELS[content.one_of("Camera.type", MODELS, usual="PinHole")]
         width, height = content.image_size("Camera.width Camera.height", "Camera.cols Camera.rows")
         values = {**entry.shifted("fx fy cx cy"), **entry.coefficients(distortion)}
         return constructor(**values, width=width, height=height)
@@ -56,9 +51,7 @@ class OrbSlam(ReadOnly):
 
 def _ov2slam(entry: Section, camera: str | None) -> Lens:
     side = choose(["left", "right"], camera, entry.file)
-    kind = entry.text(f"model_{side}").lower()
-    if kind not in ("pinhole", "fisheye"):
-        raise entry.error(f"model_{side}", f"expected pinhole or fisheye, got {kind}")
+    kind = entry.one_of(f"model_{side}", ("pinhole", "fisheye"))
     width, height = entry.image_size(f"{side}_nwidth {side}_nheight")
     scale = entry.shifted(" ".join(f"{name}{side[0]}" for name in ("fx", "fy", "cx", "cy")))
     distortion = [entry.number(f"{name}{side[0]}", 0.0) for name in ("k1", "k2", "p1", "p2")]  # also of a fisheye

@@ -36,10 +36,7 @@ class Stella(ReadOnly):
     def read(self, content: Section, camera: str | None) -> Lens:
         """The lens of a file."""
         entry = content.section("Camera") if "Camera" in content else content.dotted("Camera.")
-        model = entry.text("model").lower()
-        if model not in MODELS:
-            raise entry.error("model", f"expected one of {', '.join(MODELS)}; got {model}")
-        constructor, distortion = MODELS[model]
+        constructor, distortion = MODELS[entry.one_of("model", MODELS)]
         if constructor is Equirectangular:
             return Equirectangular()
         width, height = entry.image_size("cols rows")

@@ -87,12 +87,10 @@ def _lens(entry: Section) -> Lens:
     distortion = [name for name in ("k1", "k2", "k3", "k4", "p1", "p2") if name in entry and entry.number(name)]
     fisheye = entry.flag("is_fisheye")  # instant-ngp
     usual = "OPENCV_FISHEYE" if fisheye else "OPENCV" if distortion else "PINHOLE"
-    model = entry.text("camera_model") if "camera_model" in entry else usual
-    if fisheye and MODELS.get(model, (None,))[0] is not KannalaBrandt:
-        raise entry.error("is_fisheye", f"expected camera_model OPENCV_FISHEYE with it, got {model}")
-    if model not in MODELS:
-        raise entry.error("camera_model", f"expected one of {', '.join(MODELS)}; got {model}")
+    model = entry.one_of("camera_model", MODELS, usual)
     constructor, names = MODELS[model]
+    if fisheye and constructor is not KannalaBrandt:
+        raise entry.error("is_fisheye", f"expected camera_model OPENCV_FISHEYE with it, got {model}")
     if constructor is Equirectangular:
         return Equirectangular()
     unknown = [name for name in distortion if name not in names.split()]

@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ucpe.lenses.base import Lens
-from ucpe.lenses.files.document import ReadOnly, Section
-from ucpe.lenses.files.kalibr import choose
+from ucpe.lenses.files.document import ReadOnly, Section, choose
 from ucpe.lenses.fisheye import FieldOfView, KannalaBrandt
 from ucpe.lenses.pinhole import BrownConrady
 
@@ -40,9 +39,7 @@ class Vikit(ReadOnly):
         """The lens of one camera."""
         cameras = _cameras(content.data)
         entry = Section(cameras[choose(list(cameras), camera, content.file)], content.file, size=content.size)
-        kind = entry.text("cam_model")
-        if kind not in MODELS:
-            raise entry.error("cam_model", f"expected one of {', '.join(MODELS)}; got {kind}")
+        kind = entry.one_of("cam_model", MODELS)
         constructor, names = MODELS[kind]
         width, height = entry.image_size("cam_width cam_height")
         values = {name: entry.number(f"cam_d{i}", entry.number(name, 0.0)) for i, name in enumerate(names.split())}

@@ -11,7 +11,7 @@ from ucpe.files import file_fingerprint, safe_name
 from ucpe.synthesis.curation.scale import rescale
 from ucpe.synthesis.curation.steps import Row
 from ucpe.synthesis.layouts import whole_width
-from ucpe.synthesis.rows import pose_column
+from ucpe.synthesis.rows import pose_column, poses_of
 from ucpe.video import VideoError, VideoWriter, probe_video, read_video
 
 FOLDER = "clips"
@@ -47,9 +47,7 @@ def cut_clip(source: Path, row: Row, path: Path) -> None:
 
 def curated_row(source: Path, row: Row) -> Row:
     """A kept clip's row for stage 2: poses relative to the first frame (y axis: gravity), in near-plane depths."""
-    poses = np.asarray(row["c2w"], np.float64).reshape(-1, 3, 4)
-    c2w = np.tile(np.eye(4), (len(poses), 1, 1))
-    c2w[:, :3] = poses
+    c2w = poses_of(row["c2w"]).numpy()
     c2w = rescale(np.linalg.inv(c2w[0]) @ c2w, row["near_depth"])
     return {
         "id": row["id"],

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import functools
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -23,14 +24,9 @@ POLES_TO_EQUATOR = np.array([[1.0, 0.0, 0.0], [0.0, 0.0, 1.0], [0.0, -1.0, 0.0]]
 """Turns up to the front and down to the back, so that both poles lie on the equator."""
 
 
-class SphereFlow(Protocol):
-    """Dense flow between two panoramas."""
-
-    def __call__(self, first: np.ndarray, second: np.ndarray) -> np.ndarray:
-        """Unit directions (H, W, 3) float32 at which the second shows what each pixel of the first shows.
-
-        Both are equirectangular, (H, W, 3) uint8.
-        """
+SphereFlow = Callable[[np.ndarray, np.ndarray], np.ndarray]
+"""Dense flow between two equirectangular panoramas (H, W, 3) uint8: unit directions (H, W, 3) float32 at which the
+second shows what each pixel of the first shows."""
 
 
 class WrappedFlow(ABC):
@@ -80,11 +76,11 @@ class DISFlow(WrappedFlow):
 class NetworkFlow(WrappedFlow):
     """A flow network such as PanoFlow or RAFT, exported to an ONNX file.
 
-    Its two inputs are pictures (1, 3, h, w) float32, RGB from 0 to `largest`; its last output is the flow
-    (1, 2, h, w) in pixels. Pictures are extended so that their sides are multiples of `multiple`.
+    Its two inputs are pictures (1, 3, h, w) float32, RGB from 0 to 255, with sides that are multiples of 8; its last
+    output is the flow (1, 2, h, w) in pixels.
     """
 
-    def __init__(self, path: str | Path, largest: float = 255.0, multiple: int = 8, threads: int = 1):
+    def __init__(self, path: str | Path):
         try:
             import onnxruntime
         except ImportError:
@@ -92,28 +88,31 @@ class NetworkFlow(WrappedFlow):
         if not Path(path).is_file():
             raise FileNotFoundError(f"no flow network {path}")
         options = onnxruntime.SessionOptions()
-        options.intra_op_num_threads = threads
+        options.intra_op_num_threads = 1
         try:
             self.session: Any = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
         except Exception as error:
             raise ValueError(f"{path}: ONNX Runtime cannot load this network: {error}") from None
-        self.path, self.largest, self.multiple = Path(path), largest, multiple
+        self.path = Path(path)
         if len(self.session.get_inputs()) != 2:
             raise ValueError(f"{path}: a flow network has 2 inputs, this one has {len(self.session.get_inputs())}")
 
     def plane(self, first: np.ndarray, second: np.ndarray) -> np.ndarray:
         """Pixels (h, w, 2) by which each pixel moves right and down, between pictures (h, w, 3) uint8."""
         height, width = first.shape[:2]
-        more = (-height % self.multiple, -width % self.multiple)
-        inputs = {}
-        for value, picture in zip(self.session.get_inputs(), (first, second), strict=True):
-            whole = np.pad(picture, ((0, more[0]), (0, more[1]), (0, 0)), mode="edge")
-            inputs[value.name] = np.moveaxis(whole, -1, 0)[None].astype(np.float32) * (self.largest / 255)
+        pictures = [np.moveaxis(extended(picture, 8), -1, 0)[None].astype(np.float32) for picture in (first, second)]
+        inputs = {value.name: picture for value, picture in zip(self.session.get_inputs(), pictures)}
         flow = np.asarray(self.session.run(None, inputs)[-1])
-        expected = (1, 2, height + more[0], width + more[1])
+        expected = (1, 2, *pictures[0].shape[2:])
         if flow.shape != expected:
             raise ValueError(f"{self.path}: expected a flow of shape {expected} as last output, got {flow.shape}")
         return np.moveaxis(flow[0], 0, -1)[:height, :width]
+
+
+def extended(picture: np.ndarray, multiple: int) -> np.ndarray:
+    """A picture (h, w, 3) with its last row and column repeated until its sides are multiples of a number of pixels."""
+    height, width = picture.shape[:2]
+    return np.pad(picture, ((0, -height % multiple), (0, -width % multiple), (0, 0)), mode="edge")
 
 
 @functools.lru_cache(maxsize=8)

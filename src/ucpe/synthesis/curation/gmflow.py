@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from ucpe.synthesis.curation.flow import WrappedFlow
+from ucpe.synthesis.curation.flow import WrappedFlow, extended
 
 MULTIPLE = 32
 """The sides of its pictures must be multiples of this many pixels."""
@@ -43,8 +43,7 @@ class GMFlow(WrappedFlow):
     def plane(self, first: np.ndarray, second: np.ndarray) -> np.ndarray:
         """Pixels (h, w, 2) by which each pixel moves right and down, between pictures (h, w, 3) uint8."""
         height, width = first.shape[:2]
-        more = ((0, -height % MULTIPLE), (0, -width % MULTIPLE), (0, 0))
-        pair = np.stack([np.pad(picture, more, mode="edge") for picture in (first, second)])
+        pair = np.stack([extended(picture, MULTIPLE) for picture in (first, second)])
         pictures = torch.from_numpy(pair).movedim(-1, 1).float() / 255
         flow = self.network(pictures[:1], pictures[1:])[0]
         return np.ascontiguousarray(flow.movedim(0, -1)[:height, :width].numpy())

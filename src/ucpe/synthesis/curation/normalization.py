@@ -12,7 +12,8 @@ import pyarrow as pa
 
 from ucpe.synthesis.curation.flow import DISFlow, NetworkFlow, SphereFlow, sphere_directions
 from ucpe.synthesis.curation.scale import DepthOptions, near_depth
-from ucpe.synthesis.curation.steps import Cause, Row, SourceClip, Step
+from ucpe.synthesis.curation.steps import Row, Rule, SourceClip, Step
+from ucpe.synthesis.rows import poses_of
 
 MOTION_WIDTH = 1024
 """Motion is given in pixels of a panorama this wide, as in PanoFlow, whatever the width of the footage."""
@@ -24,7 +25,7 @@ class ScaleNormalization(Step):
 
     name: ClassVar[str] = "scale"
     columns: ClassVar[Mapping[str, pa.DataType]] = {"near_depth": pa.float64(), "motion_magnitude": pa.float64()}
-    causes: ClassVar[tuple[Cause, ...]] = (Cause("no parallax", "motion_magnitude", "depth.min_parallax"),)
+    rules: ClassVar[tuple[Rule, ...]] = (Rule("no parallax", "motion_magnitude", "depth.min_parallax"),)
 
     depth: DepthOptions = field(default_factory=DepthOptions)
     motion_samples: int = 6
@@ -38,9 +39,7 @@ class ScaleNormalization(Step):
 
     def run(self, clip: SourceClip) -> list[Row]:
         """Near-plane depth in the units of the poses (null without parallax), and mean flow in pixels per frame."""
-        poses = np.asarray(clip.row["c2w"], np.float64).reshape(-1, 3, 4)
-        c2w = np.tile(np.eye(4), (len(poses), 1, 1))
-        c2w[:, :3] = poses
+        c2w = poses_of(clip.row["c2w"]).numpy()
         frames = clip.frames(height=self.depth.width // 2)
         flow = self.flow()
         try:

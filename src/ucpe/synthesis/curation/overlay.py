@@ -18,7 +18,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from ucpe.synthesis.curation.steps import Cause, Measure, Row, SourceClip, Step
+from ucpe.synthesis.curation.steps import Row, Rule, SourceClip, Step
 
 LOOK_HEIGHT = 320
 """Height in pixels to which frames are reduced; the lengths below are in these pixels."""
@@ -110,12 +110,12 @@ class OverlayCheck(Step):
     }
     thresholds: ClassVar[tuple[str, ...]] = ("max_watermark", "keep_rig")
     requires: ClassVar[tuple[str, ...]] = ("rapidocr", "onnxruntime")
-    measures: ClassVar[tuple[Measure, ...]] = (Measure("watermark", "max_watermark", "watermark score"),)
-    causes: ClassVar[tuple[Cause, ...]] = (
-        Cause("text overlay", "text_score", "max_watermark"),
-        Cause("static overlay", "overlay", "max_watermark"),
-        Cause("rig", "rig", "keep_rig"),
-        Cause("watermark classifier", "classifier", "max_watermark"),
+    rules: ClassVar[tuple[Rule, ...]] = (
+        Rule("text overlay", "text_score", "max_watermark"),
+        Rule("static overlay", "overlay", "max_watermark"),
+        Rule("rig", "rig", "keep_rig"),
+        Rule("watermark classifier", "classifier", "max_watermark"),
+        Rule("", "watermark", "max_watermark", "watermark score"),
     )
 
     looks: int = 16

@@ -14,6 +14,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, fields
+from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
@@ -32,15 +33,9 @@ from ucpe.synthesis.curation.segmentation import Segmentation
 from ucpe.synthesis.curation.steps import Row, SourceClip, Step, options_of
 from ucpe.synthesis.curation.tracking import Tracking
 from ucpe.synthesis.curation.vision_language import VisionLanguageFilter
-from ucpe.synthesis.rows import (
-    CURATED,
-    is_current,
-    read_part,
-    table_of,
-    write_part,
-)
+from ucpe.synthesis.rows import CURATED, is_current, read_part, table_of, write_part
 from ucpe.video import VIDEO_SUFFIXES
-from ucpe.work import Item, Quarantine, Stage, WorkArguments, folder_lock, run
+from ucpe.work import Calls, Item, Quarantine, WorkArguments, folder_lock, run
 
 HIDDEN = ".curation"
 DECISIONS = "decisions"
@@ -104,42 +99,26 @@ def curate_videos(
     sources = [item for item in find_videos(videos) if int(fingerprint_of(item[0]), 16) % shards == shard]
     for step in steps:
         step.check()
-    stage = Curation(Path(output), steps)
-    state = stage.output / HIDDEN / (f"shard-{shard}-of-{shards}" if shards > 1 else "")
+    output = Path(output)
+    options = [[step.name, options_of(step)] for step in steps]
+    items = [
+        Item(name, (name, source), fingerprint_of(VERSION, file_fingerprint(source), options))
+        for name, source in sources
+    ]
+    stage = Calls(partial(curate_video, output=output, steps=steps), "videos")
+    state = output / HIDDEN / (f"shard-{shard}-of-{shards}" if shards > 1 else "")
     summary = CurationSummary(videos=len(sources))
     with folder_lock(state, "lock"):
-        for done in run(
-            stage,
-            [Item(name, (name, source), stage.fingerprint(source)) for name, source in sources],
-            quarantine=Quarantine(state),
-            **work,
-        ):
+        for done in run(stage, items, quarantine=Quarantine(state), **work):
             if done.reason:
                 summary.failed[done.item.id] = done.reason
                 continue
-            (clips, kept), problem = done.part
+            clips, kept, problem = done.part
             summary.clips += clips
             summary.kept += kept
             if problem:
                 summary.set_aside[done.item.id] = problem
     return summary
-
-
-@dataclass
-class Curation(Stage):
-    """Takes a video through all steps; each step keeps what it found, so nothing is measured twice."""
-
-    output: Path
-    steps: Sequence[Step]
-    name = "videos"
-
-    def fingerprint(self, source: Path) -> str:
-        """Fingerprint of a video and of the options of all steps."""
-        return fingerprint_of(VERSION, file_fingerprint(source), [[step.name, options_of(step)] for step in self.steps])
-
-    def process(self, task: tuple[str, Path]) -> tuple[tuple[int, int], str]:
-        """Curate one video."""
-        return curate_video(*task, self.output, self.steps)
 
 
 def find_videos(videos: str | Path | Sequence[str | Path]) -> list[tuple[str, Path]]:
@@ -159,8 +138,12 @@ def find_videos(videos: str | Path | Sequence[str | Path]) -> list[tuple[str, Pa
     return sorted(found.items())
 
 
-def curate_video(name: str, source: Path, output: Path, steps: Sequence[Step]) -> tuple[tuple[int, int], str]:
-    """Take one video through all steps; return its numbers of clips and kept clips, and what is wrong with the file."""
+def curate_video(video: tuple[str, Path], output: Path, steps: Sequence[Step]) -> tuple[int, int, str]:
+    """Take one video through all steps; return its numbers of clips and kept clips, and what is wrong with the file.
+
+    Each step keeps what it found, so nothing is measured twice.
+    """
+    name, source = video
     part = safe_name(name) + ".parquet"
     hidden = output / HIDDEN
     proxy = hidden / "proxies" / (safe_name(name) + ".mp4")
@@ -187,8 +170,7 @@ def curate_video(name: str, source: Path, output: Path, steps: Sequence[Step]) -
     kept = sorted((row for row in rows if not row["dropped"]), key=lambda row: row["start"])
     _export(output, part, source, kept, fingerprint)
     problem = rows[0].get("problem", "") if len(rows) == 1 else ""
-    clips = 0 if problem else len(rows)
-    return (clips, len(kept)), problem or ""
+    return 0 if problem else len(rows), len(kept), problem or ""
 
 
 def _pieces(row: Row, found: list[Row]) -> Iterator[Row]:
@@ -205,16 +187,12 @@ def _pieces(row: Row, found: list[Row]) -> Iterator[Row]:
         }
 
 
-def decisions_schema(steps: Sequence[Step]) -> pa.Schema:
-    """Columns of the decisions: everything but the poses."""
+def _write_decisions(file: Path, rows: list[Row], steps: Sequence[Step], fingerprint: str) -> None:
+    """Write everything that was found about clips but their poses."""
     columns = {**PLACE, "source": pa.string(), "dropped_by": pa.string(), "dropped": pa.string()}
     for step in steps:
         columns |= {name: kind for name, kind in step.columns.items() if name != "c2w"}
-    return pa.schema(columns)
-
-
-def _write_decisions(file: Path, rows: list[Row], steps: Sequence[Step], fingerprint: str) -> None:
-    schema = decisions_schema(steps)
+    schema = pa.schema(columns)
     ordered = sorted(rows, key=lambda row: (row["start"], row["stop"]))
     table = table_of([{name: row.get(name) for name in schema.names} for row in ordered], schema)
     settings = [[step.name, {key: getattr(step, key) for key in step.thresholds}] for step in steps]

@@ -6,7 +6,6 @@ everything is adjusted together. Where no map places a frame, tracking is lost a
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import math
 from collections.abc import Iterator
@@ -15,6 +14,7 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
+from ucpe.synthesis.structure import load_pycolmap
 from ucpe.trajectories.rotations import nearest_rotation
 
 SEAM = 32
@@ -121,7 +121,9 @@ class SphericalMapper:
     def track(self, frames: np.ndarray, seed: int = 0) -> list[Track]:
         """Tracks of equirectangular frames (N, H, W, 3) uint8; the same seed gives the same tracks."""
         frames = check_frames(frames)
-        colmap = _load_pycolmap()
+        colmap = load_pycolmap("tracking a panoramic camera")
+        if "EQUIRECTANGULAR" not in colmap.CameraModelId.__members__:
+            raise ValueError(f"pycolmap {colmap.__version__} has no EQUIRECTANGULAR camera: pip install -U pycolmap")
         seen = [self._detect(frame) for frame in frames]
         width = min(self.width, frames.shape[2])
         height = round(frames.shape[1] * width / frames.shape[2])
@@ -274,13 +276,11 @@ class _Job:
     def _mapped(self, component: list[int]) -> Iterator[Any]:
         """Reconstructions of the keyframes of a component; what the first cannot place goes to the next."""
         colmap, left = self.colmap, set(component)
-        with _quiet(colmap):
-            cache = self._correspondences(component)
+        cache = self._correspondences(component)
         while pairs := [pair for pair in self.motions if left.issuperset(pair)]:
             for start in sorted(pairs, key=self._unexplained, reverse=True)[:STARTS]:
                 reconstruction = colmap.Reconstruction()
-                with _quiet(colmap):
-                    self._grow(colmap.IncrementalMapper(cache), reconstruction, start, left)
+                self._grow(colmap.IncrementalMapper(cache), reconstruction, start, left)
                 if reconstruction.num_reg_images() >= MIN_MAP:
                     break
             else:
@@ -375,7 +375,9 @@ class _Job:
             found = colmap.estimate_and_refine_absolute_pose(pixels, places, self.camera, estimation, refinement)
             if found is None or found["num_inliers"] < options.min_inliers:
                 continue
-            _add_frame(colmap, reconstruction, frame, self.seen[frame], found["cam_from_world"])
+            features = colmap.Point2DList([colmap.Point2D(pixel) for pixel in self.seen[frame].pixels])
+            image = colmap.Image(name=f"{frame:08d}", points2D=features, camera_id=1, image_id=frame + 1)
+            reconstruction.add_image_with_trivial_frame(image, found["cam_from_world"])
             used: set[int] = set()
             for feature, point in linked[found["inlier_mask"]].tolist():
                 if feature not in used:
@@ -391,8 +393,7 @@ class _Job:
         for image_id in reconstruction.reg_image_ids():
             everything.add_image(image_id)
         everything.fix_gauge(colmap.BundleAdjustmentGauge.TWO_CAMS_FROM_WORLD)
-        with _quiet(colmap):
-            colmap.create_default_bundle_adjuster(options, everything, reconstruction).solve()
+        colmap.create_default_bundle_adjuster(options, everything, reconstruction).solve()
 
     def _pinpoint(self, reconstruction: Any) -> None:
         """Place the features of each map point exactly: where the patch around the feature in mid-track is seen again.
@@ -548,12 +549,6 @@ def _seen_again(
     return there.astype(np.float64) - shift, seen
 
 
-def _add_frame(colmap: Any, reconstruction: Any, frame: int, seen: Features, pose: Any) -> None:
-    points = colmap.Point2DList([colmap.Point2D(pixel) for pixel in seen.pixels])
-    image = colmap.Image(name=f"{frame:08d}", points2D=points, camera_id=1, image_id=frame + 1)
-    reconstruction.add_image_with_trivial_frame(image, pose)
-
-
 def _poses(reconstruction: Any, world: tuple[int, int], pixel: float) -> list[tuple[int, _Placed]]:
     """Frame numbers and poses of a map."""
     errors = {key: point.error for key, point in reconstruction.points3D.items()}
@@ -579,23 +574,3 @@ def _split(placed: dict[int, _Placed], minimum: int) -> list[Track]:
             error = float(np.mean([placed[frame].error for frame in frames]))
             tracks.append(Track(frames[0], frames[-1] + 1, np.linalg.inv(c2w[0]) @ c2w, error))
     return tracks
-
-
-def _load_pycolmap() -> Any:
-    try:
-        import pycolmap
-    except ImportError:
-        raise ValueError("poses of panoramas need pycolmap: pip install 'ucpe[colmap]'") from None
-    if "EQUIRECTANGULAR" not in pycolmap.CameraModelId.__members__:
-        raise ValueError(f"pycolmap {pycolmap.__version__} has no EQUIRECTANGULAR camera: pip install -U pycolmap")
-    return pycolmap
-
-
-@contextlib.contextmanager
-def _quiet(colmap: Any) -> Iterator[None]:
-    """Keeps the library's progress lines off the screen."""
-    level, colmap.logging.minloglevel = colmap.logging.minloglevel, colmap.logging.FATAL.value
-    try:
-        yield
-    finally:
-        colmap.logging.minloglevel = level

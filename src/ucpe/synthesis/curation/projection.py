@@ -13,7 +13,7 @@ from typing import ClassVar
 import numpy as np
 import pyarrow as pa
 
-from ucpe.synthesis.curation.steps import Cause, Measure, Row, SourceClip, Step
+from ucpe.synthesis.curation.steps import Row, Rule, SourceClip, Step
 from ucpe.synthesis.layouts import (
     CUBE,
     LOOK_HEIGHT,
@@ -43,21 +43,23 @@ class ProjectionCheck(Step):
     thresholds: ClassVar[tuple[str, ...]] = (
         "max_border", "max_stereo", "max_cube", "aspect_tolerance", "max_seam", "max_poles",
     )  # fmt: skip
-    measures: ClassVar[tuple[Measure, ...]] = (
-        Measure("border", "max_border", "black border, share of the height or width"),
-        Measure("stereo", "max_stereo", "correlation of the two halves"),
-        Measure("cube", "max_cube", "correlation along the hidden edges of a cubemap"),
-        Measure("seam", "max_seam", "difference across the seam, near 0 in a panorama"),
-        Measure("poles", "max_poles", "variation along the poles, near 0 in a panorama"),
-    )
-    causes: ClassVar[tuple[Cause, ...]] = (
-        Cause("black borders", "border", "max_border"),
-        Cause("stereo", "stereo", "max_stereo"),
-        Cause("cubemap", "cube", "max_cube"),
-        Cause("not twice", "", "aspect_tolerance"),
-        Cause("not equirectangular", "seam", "max_seam"),
-        Cause("poles", "poles", "max_poles"),
-    )
+    rules: ClassVar[tuple[Rule, ...]] = (
+        Rule("black borders", "border", "max_border", "black border, share of the height or width"),
+        Rule("stereo", "stereo", "max_stereo", "correlation of the two halves"),
+        Rule(
+            "cubemap: make it equirectangular first, with ucpe render VIDEO --lens equirectangular",
+            "cube", "max_cube", "correlation along the hidden edges of a cubemap",
+        ),
+        Rule("not twice as wide as high", "aspect", "aspect_tolerance"),
+        Rule(
+            "not equirectangular: left and right borders do not meet",
+            "seam", "max_seam", "difference across the seam, near 0 in a panorama",
+        ),
+        Rule(
+            "poles missing: first or last row is not a single point",
+            "poles", "max_poles", "variation along the poles, near 0 in a panorama",
+        ),
+    )  # fmt: skip
 
     looks: int = 12
     """Number of frames of a clip that are looked at."""
@@ -93,19 +95,10 @@ class ProjectionCheck(Step):
         ]
 
     def verdict(self, row: Row) -> str:
-        """The first rule that is broken."""
-        if row["border"] > self.max_border:
-            return "black borders"
-        if row["stereo"] > self.max_stereo:
-            return f"stereo, {row['stereo_layout']}"
-        if row["cube"] > self.max_cube:
-            return "cubemap: make it equirectangular first, with ucpe render VIDEO --lens equirectangular"
+        """The first rule that is broken; a stereo layout is named."""
         width = whole_width(row["height"], row["width"])
-        if abs(width / row["height"] / 2 - 1) > self.aspect_tolerance:
-            return "not twice as wide as high"
-        if row["seam"] > self.max_seam:
-            return "not equirectangular: left and right borders do not meet"
-        return "poles missing: first or last row is not a single point" if row["poles"] > self.max_poles else ""
+        reason = super().verdict({**row, "aspect": abs(width / row["height"] / 2 - 1)})
+        return f"stereo, {row['stereo_layout']}" if reason == "stereo" else reason
 
 
 def black_border(

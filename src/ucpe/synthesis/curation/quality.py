@@ -18,7 +18,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 import pyarrow as pa
 
-from ucpe.synthesis.curation.steps import Cause, Measure, Row, SourceClip, Step
+from ucpe.synthesis.curation.steps import Row, Rule, SourceClip, Step
 
 BLOCK = 8
 """Side in pixels of the blocks of JPEG and of old video codecs."""
@@ -26,22 +26,18 @@ BLOCK = 8
 STEP = 6.0
 """Grey levels beyond which a difference between neighbours belongs to the scene, not to a block."""
 
+FAULTS = {"sharpness": "blurred", "cleanness": "noisy", "smoothness": "blocky", "exposure": "badly exposed"}
+"""The four factors, and what a picture is in which one is low."""
+
 
 @dataclass(frozen=True)
 class QualityCheck(Step):
     """Drops hopeless pictures and scores the others."""
 
     name: ClassVar[str] = "quality"
-    columns: ClassVar[Mapping[str, pa.DataType]] = {
-        "sharpness": pa.float64(),
-        "cleanness": pa.float64(),
-        "smoothness": pa.float64(),
-        "exposure": pa.float64(),
-        "quality": pa.float64(),
-    }
+    columns: ClassVar[Mapping[str, pa.DataType]] = dict.fromkeys((*FAULTS, "quality"), pa.float64())
     thresholds: ClassVar[tuple[str, ...]] = ("min_quality",)
-    measures: ClassVar[tuple[Measure, ...]] = (Measure("quality", "min_quality", "quality score", lowest=True),)
-    causes: ClassVar[tuple[Cause, ...]] = (Cause("low quality", "quality", "min_quality"),)
+    rules: ClassVar[tuple[Rule, ...]] = (Rule("low quality", "quality", "min_quality", "quality score", lowest=True),)
 
     backend: Literal["statistics", "q-align"] = "statistics"
     """Ours, or the paper's Q-Align through pyiqa, which must be installed (and wants a GPU)."""
@@ -61,15 +57,13 @@ class QualityCheck(Step):
             score = float(np.mean([q_align(still) for still in clip.stills(self.stills)]))
             return [dict.fromkeys(self.columns) | {"quality": score}]
         factors = np.mean([picture_factors(still) for still in clip.stills(self.stills)], axis=0)
-        names = ("sharpness", "cleanness", "smoothness", "exposure")
-        return [dict(zip(names, factors.tolist())) | {"quality": float(factors.prod())}]
+        return [dict(zip(FAULTS, factors.tolist())) | {"quality": float(factors.prod())}]
 
     def verdict(self, row: Row) -> str:
         """Dropped with a low score; the reason names the worst factor."""
         if row["quality"] >= self.min_quality:
             return ""
-        faults = {"sharpness": "blurred", "cleanness": "noisy", "smoothness": "blocky", "exposure": "badly exposed"}
-        known = {fault: row[name] for name, fault in faults.items() if row[name] is not None}
+        known = {fault: row[name] for name, fault in FAULTS.items() if row[name] is not None}
         return f"low quality: {min(known, key=known.__getitem__)}" if known else "low quality"
 
 

@@ -16,7 +16,7 @@ from ucpe.files import write_file
 from ucpe.pages import render_page
 from ucpe.pages.drawings import data_uri, histogram_svg
 from ucpe.synthesis.curation.pipeline import DECISIONS, HIDDEN, CurationSettings
-from ucpe.synthesis.curation.steps import Cause, Row
+from ucpe.synthesis.curation.steps import Row, Rule
 
 STEPS: dict[str, Any] = {step.name: step for step in vars(CurationSettings()).values()}
 """Every step by its name."""
@@ -81,7 +81,7 @@ def _steps(clips: list[Row], steps: list[tuple[str, dict[str, Any]]], pictures: 
         dropped = [row for row in seen if row["dropped_by"] == name]
         reasons = []
         for reason, count in Counter(row["dropped"] for row in dropped).most_common():
-            option = _cause(name, reason).option
+            option = _rule(name, reason).option
             own = _gallery([row for row in dropped if row["dropped"] == reason], pictures)
             flag = _flag(name, option) if option else ""
             reasons.append({"text": reason, "count": count, "flag": flag, "pictures": own})
@@ -93,12 +93,12 @@ def _steps(clips: list[Row], steps: list[tuple[str, dict[str, Any]]], pictures: 
 
 def _plots(step: str, thresholds: dict[str, Any], clips: list[Row]) -> list[Markup]:
     plots = []
-    for measure in STEPS[step].measures if step in STEPS else ():
-        values = np.array([row[measure.column] for row in clips if row.get(measure.column) is not None], float)
-        if measure.threshold in thresholds and len(values):
-            threshold = thresholds[measure.threshold]
-            flag = _flag(step, measure.threshold, f"{threshold:g}")
-            plots.append(histogram_svg(values, measure.label, threshold, flag, measure.lowest))
+    for rule in STEPS[step].rules if step in STEPS else ():
+        values = np.array([row[rule.column] for row in clips if row.get(rule.column) is not None], float)
+        if rule.label and rule.option in thresholds and len(values):
+            threshold = thresholds[rule.option]
+            flag = _flag(step, rule.option, f"{threshold:g}")
+            plots.append(histogram_svg(values, rule.label, threshold, flag, rule.lowest))
     return plots
 
 
@@ -107,10 +107,10 @@ def _flag(step: str, option: str, value: str = "") -> str:
     return f"--{step}.{option}".replace("_", "-") + (f" {value}" if value else "")
 
 
-def _cause(step: str, reason: str) -> Cause:
-    """The column and option that a step names for a reason; empty if it names none."""
-    causes = STEPS[step].causes if step in STEPS else ()
-    return next((cause for cause in causes if reason.startswith(cause.starts)), Cause("", "", ""))
+def _rule(step: str, reason: str) -> Rule:
+    """The rule by which a step drops clips for a reason; an empty one if it names none."""
+    rules = STEPS[step].rules if step in STEPS else ()
+    return next((rule for rule in rules if reason.startswith(rule.reason)), Rule("", "", ""))
 
 
 def _gallery(rows: list[Row], most: int) -> list[dict[str, str]]:
@@ -122,7 +122,7 @@ def _gallery(rows: list[Row], most: int) -> list[dict[str, str]]:
 def _picture(row: Row) -> dict[str, str]:
     fps = row["fps"] or 1
     caption = f"{row['source']}  {row['start'] / fps:.1f} to {row['stop'] / fps:.1f} s"
-    column = _cause(row["dropped_by"], row["dropped"]).column
+    column = _rule(row["dropped_by"], row["dropped"]).column
     if column and row.get(column) is not None:
         caption += f"; {column.replace('_', ' ')} {_shown(row[column])}"
     names = [name for step in STEPS.values() for name, kind in step.columns.items() if kind in TOLD]

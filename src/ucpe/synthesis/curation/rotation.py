@@ -15,7 +15,8 @@ import pyarrow as pa
 import torch
 
 from ucpe.synthesis.curation.gravity import find_up
-from ucpe.synthesis.curation.steps import Cause, Measure, Row, SourceClip, Step
+from ucpe.synthesis.curation.steps import Row, Rule, SourceClip, Step
+from ucpe.synthesis.rows import poses_of
 from ucpe.trajectories.rotations import nearest_rotation, rotation_angle
 
 LOOK_HEIGHT = 256
@@ -27,24 +28,15 @@ class RotationCheck(Step):
     """Drops clips that turn, shake or lean."""
 
     name: ClassVar[str] = "rotation"
-    columns: ClassVar[Mapping[str, pa.DataType]] = {
-        "rotation_score": pa.float64(),
-        "shake": pa.float64(),
-        "sway": pa.float64(),
-        "lean": pa.float64(),
-    }
-    thresholds: ClassVar[tuple[str, ...]] = ("max_rotation", "max_shake", "max_sway", "max_lean")
-    measures: ClassVar[tuple[Measure, ...]] = (
-        Measure("shake", "max_shake", "shake, degrees"),
-        Measure("rotation_score", "max_rotation", "rotation score, degrees"),
-        Measure("sway", "max_sway", "movement of the vertical, degrees"),
-        Measure("lean", "max_lean", "lean of vertical lines, degrees"),
+    columns: ClassVar[Mapping[str, pa.DataType]] = dict.fromkeys(
+        ("rotation_score", "shake", "sway", "lean"), pa.float64()
     )
-    causes: ClassVar[tuple[Cause, ...]] = (
-        Cause("not stabilised: shakes", "shake", "max_shake"),
-        Cause("not stabilised: turns", "rotation_score", "max_rotation"),
-        Cause("not stabilised: its vertical", "sway", "max_sway"),
-        Cause("not level", "lean", "max_lean"),
+    thresholds: ClassVar[tuple[str, ...]] = ("max_rotation", "max_shake", "max_sway", "max_lean")
+    rules: ClassVar[tuple[Rule, ...]] = (
+        Rule("not stabilised: shakes", "shake", "max_shake", "shake, degrees"),
+        Rule("not stabilised: turns too far", "rotation_score", "max_rotation", "rotation score, degrees"),
+        Rule("not stabilised: its vertical moves", "sway", "max_sway", "movement of the vertical, degrees"),
+        Rule("not level: vertical lines lean", "lean", "max_lean", "lean of vertical lines, degrees"),
     )
 
     looks: int = 6
@@ -62,7 +54,7 @@ class RotationCheck(Step):
 
     def run(self, clip: SourceClip) -> list[Row]:
         """Angles in degrees from the clip's poses, and from vertical lines in a few frames (null if there are none)."""
-        rotations = np.asarray(clip.row["c2w"], np.float64).reshape(-1, 3, 4)[:, :, :3]
+        rotations = poses_of(clip.row["c2w"]).numpy()[:, :3, :3]
         up = find_up(clip.frames(self.looks, LOOK_HEIGHT))
         return [
             {
@@ -72,18 +64,6 @@ class RotationCheck(Step):
                 "lean": None if up is None else up.lean,
             }
         ]
-
-    def verdict(self, row: Row) -> str:
-        """The first rule that is broken."""
-        if row["shake"] > self.max_shake:
-            return "not stabilised: shakes"
-        if row["rotation_score"] > self.max_rotation:
-            return "not stabilised: turns too far"
-        if row["sway"] > self.max_sway:
-            return "not stabilised: its vertical moves"
-        if row["lean"] is not None and row["lean"] > self.max_lean:
-            return "not level: vertical lines lean"
-        return ""
 
 
 def rotation_score(

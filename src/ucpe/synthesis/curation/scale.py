@@ -58,7 +58,9 @@ def near_depth(
 ) -> float:
     """Near-plane depth of a clip, in the units of its poses; ValueError if the camera moves too little to tell."""
     frames, options, flow = check_frames(frames), options or DepthOptions(), flow or DISFlow()
-    c2w = check_poses(c2w, len(frames))
+    c2w = np.asarray(c2w, np.float64)
+    if c2w.shape != (len(frames), 4, 4) or not np.isfinite(c2w).all():
+        raise ValueError(f"expected a finite pose (4, 4) for each of {len(frames)} frames, got shape {c2w.shape}")
     frames = _reduced(frames, options.width)
     found: list[float] = []
     for place in np.unique(np.linspace(0, len(frames) - 1, options.samples).round().astype(int)):
@@ -151,14 +153,6 @@ def triangulate(
     parallax = inside - np.arctan2(size, before @ axis)
     sine = np.sin(parallax)
     return baseline * np.sin(inside) / np.where(np.abs(sine) < 1e-12, 1e-12, sine), parallax, beside
-
-
-def check_poses(c2w: np.ndarray, count: int) -> np.ndarray:
-    """The poses in float64, if they are one for each of `count` frames."""
-    c2w = np.asarray(c2w, np.float64)
-    if c2w.shape != (count, 4, 4) or not np.isfinite(c2w).all():
-        raise ValueError(f"expected a finite pose (4, 4) for each of {count} frames, got shape {c2w.shape}")
-    return c2w
 
 
 def _near_depth_of(

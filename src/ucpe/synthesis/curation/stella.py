@@ -5,7 +5,7 @@ SLAM follows one scene. Where it is lost, the footage is split, and what it coul
 
 from __future__ import annotations
 
-import itertools
+import math
 import shutil
 import subprocess
 from dataclasses import dataclass
@@ -18,6 +18,7 @@ import yaml
 
 from ucpe.files import temporary_folder
 from ucpe.synthesis.curation.poses import Track, check_frames
+from ucpe.synthesis.curation.steps import runs
 from ucpe.trajectories.formats.base import read_rows
 from ucpe.trajectories.rotations import pose_matrix, rotation_from_quaternion
 from ucpe.work import run_program
@@ -66,12 +67,12 @@ class StellaVSLAM:
                 continue
             poses = self._run(frames[start:stop])
             found = [
-                Track(start + run[0], start + run[-1] + 1, np.stack([poses[frame] for frame in run]), float("nan"))
-                for run in _runs(sorted(poses))
+                Track(start + first, start + end, np.stack([poses[frame] for frame in range(first, end)]), math.nan)
+                for first, end in runs(sorted(poses))
             ]
             tracks += [track for track in found if len(track.c2w) >= self.min_frames]
             lost = sorted(set(range(stop - start)) - set(poses))
-            pieces += [(start + run[0], start + run[-1] + 1) for run in _runs(lost) if poses]
+            pieces += [(start + first, start + end) for first, end in runs(lost) if poses]
         return sorted(tracks, key=lambda track: track.start)
 
     def _run(self, frames: np.ndarray) -> dict[int, np.ndarray]:
@@ -121,9 +122,3 @@ def read_trajectory(path: Path) -> dict[int, np.ndarray]:
     values = torch.tensor([row.numbers for row in rows], dtype=torch.float64)
     c2w = pose_matrix(rotation_from_quaternion(values[:, [7, 4, 5, 6]]), values[:, 1:4]).numpy()
     return {round(row.numbers[0] * FPS): pose for row, pose in zip(rows, c2w)}
-
-
-def _runs(numbers: list[int]) -> list[list[int]]:
-    """Runs of consecutive numbers."""
-    groups = itertools.groupby(enumerate(numbers), key=lambda place: place[1] - place[0])
-    return [[number for _, number in group] for _, group in groups]

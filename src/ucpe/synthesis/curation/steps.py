@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import importlib
-from collections.abc import Iterator, Mapping
+import itertools
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, Protocol
@@ -19,25 +20,19 @@ Row = dict[str, Any]
 """What is known about a clip, by column."""
 
 
-class Measure(NamedTuple):
-    """A column that a threshold judges, as the report draws it."""
+class Rule(NamedTuple):
+    """Why a step drops clips, and what the report says of it."""
 
+    reason: str
+    """The reason, or how it begins; "" for what is only plotted."""
     column: str
-    threshold: str
-    label: str
-    lowest: bool = False
-    """Whether clips below the threshold are dropped, not those above it."""
-
-
-class Cause(NamedTuple):
-    """What the report says about clips that were dropped for one reason."""
-
-    starts: str
-    """How the reason begins."""
-    column: str
-    """Column that the reason rests on, "" if there is none."""
+    """Column that it rests on, "" if there is none."""
     option: str
     """Option of the step that decides it."""
+    label: str = ""
+    """Name of the column where the report plots it against the option; without, it does not."""
+    lowest: bool = False
+    """Whether clips below the option are dropped, not those above it."""
 
 
 class Step(Protocol):
@@ -53,8 +48,7 @@ class Step(Protocol):
     thresholds: ClassVar[tuple[str, ...]] = ()
     requires: ClassVar[tuple[str, ...]] = ()
     """Modules of the extra `curation` that it imports."""
-    measures: ClassVar[tuple[Measure, ...]] = ()
-    causes: ClassVar[tuple[Cause, ...]] = ()
+    rules: ClassVar[tuple[Rule, ...]] = ()
 
     def wanted(self) -> bool:
         """Whether its options ask for it."""
@@ -69,7 +63,9 @@ class Step(Protocol):
         """The clip's pieces, one or more, each with this step's columns, and `start` and `stop` where it splits."""
 
     def verdict(self, row: Row) -> str:
-        """Why a clip with this row is dropped; "" if it is kept."""
+        """Why a clip with this row is dropped, "" if it is kept; by default the first rule whose column is too high."""
+        broken = (rule for rule in self.rules if (row[rule.column] or 0.0) > getattr(self, rule.option))
+        return next((rule.reason for rule in broken), "")
 
 
 @dataclass(frozen=True)
@@ -160,6 +156,15 @@ def options_of(step: Any) -> list[Any]:
     """What a step's measurements depend on: its class and its fields, without thresholds."""
     fields = dataclasses.asdict(step) if dataclasses.is_dataclass(step) and not isinstance(step, type) else {}
     return [type(step).__qualname__, {key: value for key, value in fields.items() if key not in step.thresholds}]
+
+
+def runs(
+    numbers: Iterable[int],  # increasing
+) -> list[tuple[int, int]]:
+    """Runs of consecutive numbers: the first of each, and the one after its last."""
+    groups = itertools.groupby(enumerate(numbers), key=lambda place: place[1] - place[0])
+    found = [[number for _, number in group] for _, group in groups]
+    return [(run[0], run[-1] + 1) for run in found]
 
 
 def require(module: str, reader: str) -> Any:

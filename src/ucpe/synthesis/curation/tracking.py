@@ -14,7 +14,7 @@ import torch
 
 from ucpe.synthesis.curation.poses import PoseTracker, SphericalMapper
 from ucpe.synthesis.curation.segmentation import MIN_SECONDS
-from ucpe.synthesis.curation.steps import Cause, Measure, Row, SourceClip, Step
+from ucpe.synthesis.curation.steps import Row, Rule, SourceClip, Step
 from ucpe.synthesis.rows import POSES, pose_column
 
 
@@ -26,11 +26,10 @@ class Tracking(Step):
     columns: ClassVar[Mapping[str, pa.DataType]] = {"c2w": POSES, "track_error": pa.float64()}
     thresholds: ClassVar[tuple[str, ...]] = ("min_seconds", "max_error")
     requires: ClassVar[tuple[str, ...]] = ("pycolmap",)
-    measures: ClassVar[tuple[Measure, ...]] = (Measure("track_error", "max_error", "error of the map, degrees"),)
-    causes: ClassVar[tuple[Cause, ...]] = (
-        Cause("tracked for", "", "min_seconds"),
-        Cause("tracking lost", "", "mapper.min_inliers"),
-        Cause("poses are inaccurate", "track_error", "max_error"),
+    rules: ClassVar[tuple[Rule, ...]] = (
+        Rule("tracked for", "", "min_seconds"),
+        Rule("tracking lost", "", "mapper.min_inliers"),
+        Rule("poses are inaccurate", "track_error", "max_error", "error of the map, degrees"),
     )
 
     backend: Literal["pycolmap", "stella_vslam"] = "pycolmap"

@@ -6,7 +6,6 @@ not help, the answer is recorded as it came, with the reason why it is invalid.
 
 from __future__ import annotations
 
-import base64
 import json
 import re
 from collections.abc import Mapping
@@ -15,7 +14,8 @@ from typing import Any, ClassVar
 
 import pyarrow as pa
 
-from ucpe.synthesis.captions import EndpointCaptioner
+from ucpe.pages.drawings import data_uri
+from ucpe.synthesis.captions import Endpoint
 from ucpe.synthesis.curation.segmentation import thumbnail
 from ucpe.synthesis.curation.steps import Row, SourceClip, Step
 
@@ -83,7 +83,7 @@ best describe the scene.
 
 
 @dataclass(frozen=True)
-class VisionLanguageFilter(Step):
+class VisionLanguageFilter(Endpoint, Step):
     """Asks about the middle frame of each clip; drops clips with a flag, and sorts the others by place."""
 
     name: ClassVar[str] = "vision-language"
@@ -98,24 +98,18 @@ class VisionLanguageFilter(Step):
     url: str = ""
     """Base address of an OpenAI-compatible endpoint, e.g. http://localhost:8000/v1; without, the step is left out."""
     model: str = "Qwen/Qwen2.5-VL-7B-Instruct"
-    key_variable: str = "OPENAI_API_KEY"
-    """Environment variable that holds the key, if the endpoint wants one."""
     height: int = 512
     """Height in pixels of the frame sent."""
     attempts: int = 3
     """Maximum number of times that the model is asked, until its answer is valid."""
-    timeout: float = 60.0
-    """Seconds to wait for an answer."""
-    retries: int = 4
-    """Number of further attempts when the endpoint fails; after these the video fails (see --retry-failed)."""
-    pause: float = 1.0
-    """Seconds before the first retry; each pause is twice the one before."""
     dropping_flags: tuple[str, ...] = tuple(FLAGS)
     """Flags for which a clip is dropped."""
     drop_invalid: bool = True
     """Drop clips without a valid answer."""
 
     def __post_init__(self) -> None:
+        if self.url:
+            super().__post_init__()
         if unknown := sorted(set(self.dropping_flags) - set(FLAGS)):
             raise ValueError(f"no flag {', '.join(unknown)}; there are {', '.join(FLAGS)}")
 
@@ -125,16 +119,13 @@ class VisionLanguageFilter(Step):
 
     def run(self, clip: SourceClip) -> list[Row]:
         """Flags, categories, and the answer as it was given."""
-        endpoint = EndpointCaptioner(
-            self.url, self.model, self.key_variable, timeout=self.timeout, retries=self.retries, pause=self.pause
-        )
-        picture = base64.b64encode(thumbnail(clip.frames(1)[0], self.height)).decode()
-        image = {"type": "image_url", "image_url": {"url": f"data:image/jpeg;base64,{picture}"}}
+        picture = data_uri(thumbnail(clip.frames(1)[0], self.height))
+        image = {"type": "image_url", "image_url": {"url": picture}}
         messages: list[Any] = [{"role": "user", "content": [image, {"type": "text", "text": PROMPT}]}]
         answer = problem = ""
         for _ in range(self.attempts):
             body = {"model": self.model, "max_tokens": 512, "temperature": 0, "messages": messages}
-            answer = endpoint.ask(body, clip.row["id"])
+            answer = self.ask(body, clip.row["id"])
             try:
                 flags, categories = parse_answer(answer)
                 return [{"flags": flags, "categories": categories, "answer": answer, "invalid": ""}]

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow.compute as compute
 import torch
 
 from ucpe.figures import new_figure, quiet_axes, save_figure
 from ucpe.synthesis.motion.candidates import read_motions
 from ucpe.synthesis.motion.selection import evenness
 from ucpe.synthesis.motion.window import Window
-from ucpe.synthesis.rows import CURATED, MATCHES, part_files, poses_of_row, read_part
+from ucpe.synthesis.rows import CURATED, MATCHES, part_files, poses_of_row, rows_with
 from ucpe.trajectories import umeyama
 
 ARROWS = 9
@@ -47,14 +46,17 @@ def draw_balance(panels: Mapping[str, Mapping[str, int]], path: str | Path, most
 
 def draw_matches(matches: str | Path, curated: str | Path, motions: str | Path, clip: str, path: str | Path) -> None:
     """Draw a clip's path from above with each matched motion laid on it, and where the transferred camera looks."""
-    rows = [row for file in part_files(Path(matches)) for row in _rows_of(file, clip)]
+    rows = [row for file in part_files(Path(matches)) for row in rows_with(file, MATCHES, "clip", [clip]).to_pylist()]
     if not rows:
         raise ValueError(f"{matches}: clip {clip!r} has no match")
     erp = _clip_poses(Path(curated), clip)[rows[0]["frames"]].numpy()
     window = Window(len(erp), rows[0]["fps"], max_stretch=math.inf)
     library = {motion.id: motion.trajectory for motion in read_motions(motions, jittery_share=0)[0]}
-    columns = min(len(rows), 3)
-    figure, axes = _panels(len(rows), columns)
+    columns, lines = min(len(rows), 3), -(-len(rows) // 3)
+    figure = new_figure(3.6 * columns, 3.7 * lines, layout="constrained")
+    axes = list(figure.subplots(lines, columns, squeeze=False).flat)
+    for axis in axes[len(rows) :]:
+        axis.set_visible(False)
     for axis, row in zip(axes, rows):
         if row["motion"] not in library:
             raise ValueError(f"{motions}: no motion {row['motion']!r}, which {matches} names")
@@ -95,23 +97,9 @@ def _draw_match(axis: Any, erp: np.ndarray, laid: np.ndarray, rotations: np.ndar
     axis.grid(alpha=0.25)
 
 
-def _panels(count: int, columns: int) -> tuple[Any, Sequence[Any]]:
-    lines = -(-count // columns)
-    figure = new_figure(3.6 * columns, 3.7 * lines, layout="constrained")
-    axes = list(figure.subplots(lines, columns, squeeze=False).flat)
-    for axis in axes[count:]:
-        axis.set_visible(False)
-    return figure, axes
-
-
-def _rows_of(file: Path, clip: str) -> list[dict[str, Any]]:
-    table = read_part(file, MATCHES)
-    return table.filter(compute.equal(table["clip"], clip)).to_pylist()
-
-
 def _clip_poses(curated: Path, clip: str) -> torch.Tensor:
     for part in part_files(curated):
-        names = read_part(part, CURATED, ["id"])["id"].to_pylist()
-        if clip in names:
-            return poses_of_row(read_part(part, CURATED, ["c2w"])["c2w"], names.index(clip))
+        table = rows_with(part, CURATED, "id", [clip], ["c2w"])
+        if len(table):
+            return poses_of_row(table["c2w"], 0)
     raise ValueError(f"{curated}: no clip {clip!r}")

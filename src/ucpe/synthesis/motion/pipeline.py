@@ -48,6 +48,7 @@ from ucpe.synthesis.rows import (
     part_files,
     poses_of_row,
     read_part,
+    rows_with,
     table_of,
     write_part,
 )
@@ -123,14 +124,14 @@ def match_clips(
     pairs, dropped = _read_pairs(pair_files, clips, library)
     rows: dict[int, str] = {}
     for split, limits in zip(SPLITS, (settings.train, settings.test)):
-        own = np.flatnonzero(clips.is_test[pairs.candidates.clip] == (split == "test"))
-        chosen = own[select(pairs.candidates.take(own), clips.facts, limits)]
+        own = np.flatnonzero(clips.is_test[pairs.clip] == (split == "test"))
+        chosen = own[select(pairs.take(own), clips.facts, limits)]
         rows |= dict.fromkeys(chosen.tolist(), split)
     dropped["turns too much"] += int(np.isnan(clips.facts.score).sum())
     table = _transfer(parts, pairs, rows, clips, library, settings, work.get("progress"))
     home = os.path.relpath(Path(curated).resolve(), output.resolve().parent)
     write_part(output, table.replace_schema_metadata({CURATED_FOLDER: home.encode()}))
-    places = [clips.facts.categories[clip] for clip in pairs.candidates.clip[list(rows)]] if rows else []
+    places = [clips.facts.categories[clip] for clip in pairs.clip[list(rows)]] if rows else []
     return MatchingSummary(
         motions=len(library.motions),
         dropped_motions=library.dropped,
@@ -299,8 +300,7 @@ class _Clips:
 
 
 @dataclass(frozen=True)
-class _Pairs:
-    candidates: Candidates
+class _Pairs(Candidates):
     scale: np.ndarray  # (C,)
     yaw: np.ndarray  # (C,) degrees
 
@@ -319,7 +319,7 @@ def _read_pairs(files: Sequence[Path], clips: _Clips, library: MotionLibrary) ->
         numbers = [compute.list_flatten(table[name]).to_numpy() for name in ("rmse", "scale", "yaw")]
         columns.append([clip.astype(np.int64), motion.astype(np.int64), *numbers])
     clip, motion, rmse, scale, yaw = (np.concatenate(column) for column in zip(*columns))
-    return _Pairs(Candidates(clip, motion, rmse), scale, yaw), dropped
+    return _Pairs(clip, motion, rmse, scale, yaw), dropped
 
 
 def _transfer(
@@ -334,52 +334,38 @@ def _transfer(
     """The chosen matches with their rotations, ordered by clip and then by RMSE."""
     by_clip: dict[str, list[int]] = {}
     for row in chosen:
-        by_clip.setdefault(clips.ids[pairs.candidates.clip[row]], []).append(row)
+        by_clip.setdefault(clips.ids[pairs.clip[row]], []).append(row)
     rows: list[dict[str, Any]] = []
     for done, part in enumerate(parts, start=1):
-        names = read_part(part, CURATED, ["id"])["id"].to_pylist()
-        wanted = [index for index, name in enumerate(names) if name in by_clip]
-        if wanted:
-            table = read_part(part, CURATED, ["id", "c2w", "fps"]).take(wanted)
-            for index, name in enumerate(table["id"].to_pylist()):
-                frames = settings.window.clip_frames(table["fps"][index].as_py())
-                poses = poses_of_row(table["c2w"], index)[frames]
-                try:
-                    erp = Trajectory(poses, library.motions[0].trajectory.lens, settings.window.fps)
-                except ValueError as error:
-                    raise ValueError(f"{part}, clip {name!r}: {error}") from None
-                rows += [
-                    _match_row(pairs, row, chosen[row], clips, library, erp, frames.tolist()) for row in by_clip[name]
-                ]
+        table = rows_with(part, CURATED, "id", by_clip, ["id", "c2w", "fps"])
+        for index, name in enumerate(table["id"].to_pylist()):
+            frames = settings.window.clip_frames(table["fps"][index].as_py())
+            poses = poses_of_row(table["c2w"], index)[frames]
+            try:
+                erp = Trajectory(poses, library.motions[0].trajectory.lens, settings.window.fps)
+            except ValueError as error:
+                raise ValueError(f"{part}, clip {name!r}: {error}") from None
+            for row in by_clip[name]:
+                motion, yaw = library.motions[pairs.motion[row]], float(pairs.yaw[row])
+                rotations = transfer_rotations(erp.c2w, motion.trajectory, yaw)
+                rows.append(
+                    {
+                        "clip": name,
+                        "motion": motion.id,
+                        "split": chosen[row],
+                        "score": float(clips.facts.score[pairs.clip[row]]),
+                        "rmse": float(pairs.rmse[row]),
+                        "scale": float(pairs.scale[row]),
+                        "yaw": yaw,
+                        "fps": erp.fps,
+                        "frames": frames.tolist(),
+                        "rotations": list(rotations.reshape(-1, 9).float().numpy()),
+                    }
+                )
         if progress:
             progress("transferring", done, len(parts))
     rows.sort(key=lambda row: (row["clip"], row["rmse"], row["motion"]))
     return table_of(rows, MATCHES)
-
-
-def _match_row(
-    pairs: _Pairs,
-    row: int,
-    split: str,
-    clips: _Clips,
-    library: MotionLibrary,
-    erp: Trajectory,
-    frames: list[int],
-) -> dict[str, Any]:
-    clip, motion = int(pairs.candidates.clip[row]), library.motions[int(pairs.candidates.motion[row])]
-    rotations = transfer_rotations(erp.c2w, motion.trajectory, float(pairs.yaw[row]))
-    return {
-        "clip": clips.ids[clip],
-        "motion": motion.id,
-        "split": split,
-        "score": float(clips.facts.score[clip]),
-        "rmse": float(pairs.candidates.rmse[row]),
-        "scale": float(pairs.scale[row]),
-        "yaw": float(pairs.yaw[row]),
-        "fps": erp.fps,
-        "frames": frames,
-        "rotations": list(rotations.reshape(-1, 9).float().numpy()),
-    }
 
 
 def _pair_file(output: Path, curated: Path, part: Path) -> Path:

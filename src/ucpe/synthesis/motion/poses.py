@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from pathlib import Path
 from typing import Any, Protocol
@@ -20,6 +21,8 @@ from ucpe.synthesis.structure import (
     write_picture,
 )
 from ucpe.trajectories import DEFAULT_LENS, Trajectory
+from ucpe.trajectories.interpolation import interpolate_poses
+from ucpe.video import probe_video, read_video
 
 MIN_REGISTERED = 0.9
 """Minimum share of a video's keyframes that must be placed."""
@@ -84,8 +87,6 @@ class Pycolmap:
 
     def poses(self, video: str, file: Path | None, fps: float | None) -> Trajectory:
         """Poses of the frames between the first and the last that could be placed."""
-        from ucpe.trajectories.interpolation import interpolate_poses
-
         if file is None:
             raise ValueError("its video is missing, so its poses cannot be estimated")
         rate = _frame_rate(video, file, fps)
@@ -93,7 +94,7 @@ class Pycolmap:
             images = folder / "images"
             images.mkdir()
             numbers = _write_keyframes(file, images, max(round(rate / self.keyframe_fps), 1))
-            found = self._map(folder, images)
+            found = self._map(folder, images, file)
         if len(found) < max(MIN_REGISTERED * len(numbers), 2):
             raise ValueError(f"only {len(found)} of {len(numbers)} keyframes could be placed")
         frames = torch.tensor(list(found), dtype=torch.float64)
@@ -105,13 +106,13 @@ class Pycolmap:
         """Settings and the video."""
         return [self.xfov, self.keyframe_fps, MIN_REGISTERED, 0, file_fingerprint(file) if file else None]
 
-    def _map(self, folder: Path, images: Path) -> dict[int, np.ndarray]:
+    def _map(self, folder: Path, images: Path, video: Path) -> dict[int, np.ndarray]:
         """Camera-to-world poses (4, 4) by frame number."""
         database, parameters = folder / "matches.db", ""
         if self.xfov is not None:
-            height, width = _picture_size(images)
-            focal = width / 2 / math.tan(math.radians(self.xfov) / 2)
-            parameters = f"{focal:.9g},{width / 2:.9g},{height / 2:.9g},0"
+            info = probe_video(video)
+            focal = info.width / 2 / math.tan(math.radians(self.xfov) / 2)
+            parameters = f"{focal:.9g},{info.width / 2:.9g},{info.height / 2:.9g},0"
         extract_features(database, images, "SIMPLE_RADIAL", parameters)
         match_features(database, overlap=10)
         options = mapping_options(hold_lens=self.xfov is not None)
@@ -123,31 +124,17 @@ class Pycolmap:
 
 def _write_keyframes(video: Path, folder: Path, step: int) -> list[int]:
     """Write every `step`-th frame and the last as pictures named by frame number; return these numbers."""
-    from ucpe.video import read_video
-
-    numbers, last = [], None
-    for last in read_video(video):
-        if last.index % step == 0:
-            write_picture(folder, last.index, last.rgb)
-            numbers.append(last.index)
-    if last is not None and last.index % step:
-        write_picture(folder, last.index, last.rgb)
-        numbers.append(last.index)
+    numbers = []
+    for frame, following in itertools.pairwise(itertools.chain(read_video(video), [None])):
+        if frame is not None and (frame.index % step == 0 or following is None):
+            write_picture(folder, frame.index, frame.rgb)
+            numbers.append(frame.index)
     return numbers
 
 
-def _picture_size(folder: Path) -> tuple[int, int]:
-    """Height and width of the first picture of a folder."""
-    import cv2
-
-    picture = cv2.imread(str(min(folder.iterdir())))
-    assert picture is not None
-    return picture.shape[0], picture.shape[1]
-
-
 def _frame_rate(video: str, file: Path | None, fps: float | None) -> float:
-    if fps is None and file is None:
+    if fps is not None:
+        return fps
+    if file is None:
         raise ValueError(f"frame rate of {video} unknown: put its video beside the labels or give fps")
-    from ucpe.video import probe_video
-
-    return fps if fps is not None else probe_video(file).fps  # type: ignore[arg-type]
+    return probe_video(file).fps

@@ -6,6 +6,7 @@ import hashlib
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -114,27 +115,26 @@ def select(candidates: Candidates, clips: ClipFacts, limits: Limits | None = Non
     of_category = np.append(np.zeros(number, np.int64), np.iinfo(np.int64).max // 2)
     chosen: list[int] = []
     total = math.inf if limits.total is None else limits.total
+
+    def has_room(rows: Any) -> Any:
+        """Whether a candidate, or each of several, breaks no limit."""
+        clip = candidates.clip[rows]
+        room = (of_motion[candidates.motion[rows]] < limits.per_motion) & (of_clip[clip] < limits.per_panorama)
+        room &= of_bin[bins[clip]] < limits.per_magnitude
+        return room & (of_category[places[clip]] < limits.per_category).any(-1)
+
     for start in range(0, len(order), BLOCK):
         block = order[start : start + BLOCK]
-        clip = candidates.clip[block]
-        room = (of_motion[candidates.motion[block]] < limits.per_motion) & (of_clip[clip] < limits.per_panorama)
-        room &= of_bin[bins[clip]] < limits.per_magnitude
-        room &= (of_category[places[clip]] < limits.per_category).any(1)
-        for row in block[room].tolist():
+        for row in block[has_room(block)].tolist():
             if len(chosen) >= total:
                 return np.array(chosen, np.int64)
-            c, m = candidates.clip[row], candidates.motion[row]
-            if (
-                of_clip[c] < limits.per_panorama
-                and of_motion[m] < limits.per_motion
-                and of_bin[bins[c]] < limits.per_magnitude
-                and (of_category[places[c]] < limits.per_category).any()
-            ):
+            if has_room(row):
                 chosen.append(row)
-                of_clip[c] += 1
-                of_motion[m] += 1
-                of_bin[bins[c]] += 1
-                of_category[places[c]] += 1
+                clip = candidates.clip[row]
+                of_clip[clip] += 1
+                of_motion[candidates.motion[row]] += 1
+                of_bin[bins[clip]] += 1
+                of_category[places[clip]] += 1
     return np.array(chosen, np.int64)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import os
 from collections import defaultdict
@@ -14,11 +13,11 @@ import pyarrow.parquet as parquet
 import torch
 from torch import Tensor
 
-from ucpe.files import file_fingerprint, fingerprint_of, safe_name, write_file
+from ucpe.files import atomic_file, file_fingerprint, fingerprint_of, safe_name, write_file
 from ucpe.reading import inside
-from ucpe.synthesis.rows import CURATED, CURATED_FOLDER, MATCHES, part_files, poses_of_row, read_part
+from ucpe.synthesis.rows import CURATED, CURATED_FOLDER, MATCHES, part_files, poses_of_row, read_part, rows_with
 from ucpe.trajectories import Trajectory
-from ucpe.trajectories.rotations import rotation_from_angles
+from ucpe.trajectories.rotations import rotation_about
 
 
 def transfer_rotations(
@@ -33,8 +32,7 @@ def transfer_rotations(
     """
     if len(erp) != len(motion):
         raise ValueError(f"a motion of {len(motion)} frames does not fit {len(erp)} frames of a panorama: resample it")
-    zero = torch.zeros((), dtype=torch.float64)
-    turn = rotation_from_angles(zero, torch.tensor(float(yaw), dtype=torch.float64), zero)
+    turn = rotation_about(1, torch.deg2rad(torch.tensor(float(yaw), dtype=torch.float64)))
     return erp[:, :3, :3].double().mT @ turn @ motion.rotations.double()
 
 
@@ -68,11 +66,7 @@ def write_sources(matches: Path, curated: Path, folder: Path) -> dict[str, int]:
             rows[row["clip"]].append(row)
     lines: dict[str, list[tuple[str, str]]] = defaultdict(list)
     for part in part_files(curated):
-        names = read_part(part, CURATED, ["id"])["id"].to_pylist()
-        wanted = [index for index, name in enumerate(names) if name in rows]
-        if not wanted:
-            continue
-        table = read_part(part, CURATED).take(wanted)
+        table = rows_with(part, CURATED, "id", rows)
         for index, clip in enumerate(table.drop_columns(["c2w"]).to_pylist()):
             own = rows.pop(clip["id"])
             line = _write_source(folder, part, clip, poses_of_row(table["c2w"], index), own)
@@ -120,6 +114,5 @@ def _link(folder: Path, video: Path, name: str) -> Path:
 
 
 def _write_array(path: Path, array: np.ndarray) -> None:
-    buffer = io.BytesIO()
-    np.save(buffer, array, allow_pickle=False)
-    write_file(path, buffer.getvalue())
+    with atomic_file(path) as temporary, temporary.open("wb") as file:
+        np.save(file, array, allow_pickle=False)

@@ -8,7 +8,7 @@ import math
 import re
 import warnings
 import zlib
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
@@ -103,10 +103,15 @@ class Row(NamedTuple):
     numbers: list[float]
 
 
-def read_rows(path: Path, columns: int | tuple[int, ...], expected: str, skip_title: bool = False) -> list[Row]:
-    """Rows of numbers of a text file; blank lines, `#` comments and (if asked) a title line are skipped."""
+def read_rows(
+    path: Path, columns: int | Container[int], expected: str, skip_title: bool = False, used: int | None = None
+) -> list[Row]:
+    """Rows of numbers of a text file; blank lines, `#` comments and (if asked) a title line are skipped.
+
+    Of each row only the first `used` numbers are kept, by default all.
+    """
     rows = []
-    allowed = columns if isinstance(columns, tuple) else (columns,)
+    allowed = (columns,) if isinstance(columns, int) else columns
     for line, text in enumerate(read_lines(path), start=1):
         if not text.strip() or text.lstrip().startswith("#"):
             continue
@@ -116,6 +121,7 @@ def read_rows(path: Path, columns: int | tuple[int, ...], expected: str, skip_ti
         if numbers is None or len(numbers) not in allowed:
             found = f"{len(numbers)} numbers" if numbers is not None else f"{text.strip()[:60]!r}"
             raise ValueError(f"{path}, line {line}: expected {expected}, found {found}")
+        numbers = numbers[:used]
         if not torch.isfinite(torch.tensor(numbers)).all():
             raise ValueError(f"{path}, line {line}: expected finite numbers, found {text.strip()[:60]!r}")
         rows.append(Row(line, numbers))
@@ -185,20 +191,18 @@ def poses_of_array(path: Path, array: Any) -> Tensor:
     return pose_matrix(unscaled(path, poses[:, :, :3]), poses[:, :, 3])
 
 
-def entry(box: Any, key: str) -> Any:
-    """The value of a key, None where there is no such key or nothing to have keys."""
-    return box.get(key) if isinstance(box, dict) else None
-
-
-def matrix_of(values: Any, where: str) -> Tensor:
-    """A pose (4, 4) in float64 of 12 or 16 numbers, nested or flat."""
-    try:
-        matrix = torch.tensor(values, dtype=torch.float64).flatten()
-    except (TypeError, ValueError, RuntimeError):
-        matrix = torch.zeros(0)
-    if len(matrix) not in (12, 16):
-        raise ValueError(f"{where}: expected a matrix of 4 rows of 4 numbers")
-    return torch.cat([matrix, matrix.new_tensor([0, 0, 0, 1])])[:16].reshape(4, 4)
+def poses_of_entries(path: Path, content: dict[str, Any], name: str, key: str) -> Tensor:
+    """Poses (N, 4, 4) in float64 of a list of objects, each with 12 or 16 numbers, nested or flat, under a key."""
+    matrices = []
+    for index, entry in enumerate(content[name]):
+        try:
+            matrix = torch.tensor(entry[key], dtype=torch.float64).flatten()
+        except (KeyError, TypeError, ValueError, RuntimeError):
+            matrix = torch.zeros(0)
+        if len(matrix) not in (12, 16):
+            raise ValueError(f"{path}, {name}[{index}].{key}: expected a matrix of 4 rows of 4 numbers")
+        matrices.append(torch.cat([matrix, matrix.new_tensor([0, 0, 0, 1])])[:16].reshape(4, 4))
+    return poses_of_array(path, torch.stack(matrices))
 
 
 def upright(

@@ -15,11 +15,9 @@ from ucpe.trajectories.formats.base import (
     Z_UP,
     ReadOnly,
     Recording,
-    entry,
     frame_rate_of_json,
-    matrix_of,
     peek_json,
-    poses_of_array,
+    poses_of_entries,
 )
 from ucpe.trajectories.formats.transforms import CAMERA
 
@@ -48,11 +46,7 @@ class CameraPath(ReadOnly):
         frames = content.get("camera_path")
         if not isinstance(frames, list) or not frames:
             raise ValueError(f"{path}: expected a list `camera_path` of at least one camera")
-        poses = [
-            matrix_of(entry(frame, "camera_to_world"), f"{path}, camera_path[{index}].camera_to_world")
-            for index, frame in enumerate(frames)
-        ]
-        c2w = poses_of_array(path, torch.stack(poses).numpy()) @ CAMERA
+        c2w = poses_of_entries(path, content, "camera_path", "camera_to_world") @ CAMERA
         rate = content.get("fps")
         if content.get("seconds"):
             rate = len(frames) / frame_rate_of_json(path, content["seconds"])
@@ -60,12 +54,10 @@ class CameraPath(ReadOnly):
 
 
 def _lens(path: Path, content: dict[str, Any]) -> Lens | None:
-    kind = str(content.get("camera_type", "perspective")).lower()
-    if kind not in LENSES:
-        raise ValueError(f"{path}: camera_type: expected one of {', '.join(LENSES)}; got {kind!r}")
+    size = Section(content, str(path))
+    kind = size.one_of("camera_type", LENSES, usual="perspective")
     if kind == "equirectangular":
         return Equirectangular()
-    size = Section(content, str(path))
     degrees = [frame.get("fov") for frame in content["camera_path"]]
     if None in degrees or not ("render_width" in size and "render_height" in size):
         return None

@@ -7,15 +7,14 @@ from pathlib import Path
 
 import torch
 
-from ucpe.reading import read_lines
 from ucpe.trajectories.formats.base import (
     Z_UP,
     ReadOnly,
     Recording,
-    Row,
     first_rows,
     names_columns,
     parse_numbers,
+    read_rows,
     seconds_of,
     unit_quaternions,
     without_repeats,
@@ -25,6 +24,9 @@ from ucpe.trajectories.rotations import pose_matrix, rotation_from_quaternion
 
 NANOSECONDS = 1e15
 """Times from here on are nanoseconds since 1970."""
+
+MAX_COLUMNS = 1000
+"""Numbers of a line, of which those behind the pose are not used."""
 
 
 class EuRoC(ReadOnly):
@@ -48,21 +50,9 @@ class EuRoC(ReadOnly):
 
     def read(self, path: Path) -> Recording:
         """Poses of the body and frame rate."""
-        rows = []
-        for line, text in enumerate(read_lines(path), start=1):
-            numbers = parse_numbers(text)
-            if not text.strip() or text.lstrip().startswith("#") or (numbers is None and line == 1):
-                continue
-            if numbers is None or len(numbers) < 8:
-                found = f"{len(numbers)} numbers" if numbers is not None else repr(text.strip()[:60])
-                raise ValueError(f"{path}, line {line}: expected nanoseconds, position and quaternion, found {found}")
-            rows.append(Row(line, numbers[:8]))
-        if not rows:
-            raise ValueError(f"{path} holds no poses: expected nanoseconds, position and quaternion")
+        expected = "nanoseconds, position and quaternion"
+        rows = read_rows(path, range(8, MAX_COLUMNS), expected, skip_title=True, used=8)
         values = torch.tensor([row.numbers for row in rows], dtype=torch.float64)
-        if not torch.isfinite(values).all():
-            line = rows[int((~torch.isfinite(values).all(-1)).nonzero()[0])].line
-            raise ValueError(f"{path}, line {line}: expected finite numbers")
         values[:, 4:8] = unit_quaternions(path, values[:, 4:8], rows)
         keep = without_repeats(path, values[:, 0], rows)
         values = values[keep]

@@ -82,10 +82,6 @@ def _is_record(content: object) -> bool:
 
 def _lens_from_dict(path: Path, description: dict[str, Any]) -> Lens:
     try:
-        numbers = {
-            name: torch.tensor(value, dtype=torch.float64) if isinstance(value, list) else value
-            for name, value in description.items()
-        }
-        return lens_from_dict(numbers)
-    except (AttributeError, TypeError, ValueError) as error:
+        return lens_from_dict(description)
+    except (TypeError, ValueError) as error:
         raise ValueError(f"{path}, lens: {error}") from None

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import torch
 
-from ucpe.lenses.files.kalibr import choose
+from ucpe.lenses.files.document import choose
 from ucpe.reading import read_json_object
 from ucpe.trajectories.formats.base import ReadOnly, Recording, natural_order, peek_json, poses_of_array
 

@@ -15,13 +15,11 @@ from ucpe.trajectories.formats.base import (
     Z_UP,
     ImageSize,
     Recording,
-    entry,
     frame_rate_of_json,
     image_size_of,
-    matrix_of,
     natural_order,
     peek_json,
-    poses_of_array,
+    poses_of_entries,
 )
 from ucpe.trajectories.trajectory import Trajectory
 
@@ -57,17 +55,12 @@ class Transforms:
         frames = content.get("frames") if isinstance(content, dict) else None
         if not isinstance(frames, list) or not frames:
             raise ValueError(f"{path}: expected an object with a list `frames` of at least one")
-        matrices = [
-            matrix_of(entry(frame, "transform_matrix"), f"{path}, frames[{index}].transform_matrix")
-            for index, frame in enumerate(frames)
-        ]
+        poses = poses_of_entries(path, content, "frames", "transform_matrix")
         names = [frame.get("file_path") for frame in frames]
-        order = (
-            sorted(range(len(frames)), key=lambda i: natural_order(names[i]))
-            if all(names)
-            else list(range(len(frames)))
-        )
-        c2w = poses_of_array(path, torch.stack(matrices))[order] @ CAMERA
+        order = list(range(len(frames)))
+        if all(names):
+            order.sort(key=lambda index: natural_order(names[index]))
+        c2w = poses[order] @ CAMERA
         lens = lens_from_transforms(content, str(path)) if _has_lens(content) else None
         if lens is not None and lens.batch_shape:
             lens = lens[torch.tensor(order)]

@@ -51,8 +51,8 @@ class TUM:
 
     def read(self, path: Path) -> Recording:
         """Poses and frame rate of a file."""
-        rows = read_rows(path, COLUMNS, "8 numbers (seconds, tx, ty, tz, qx, qy, qz, qw)", skip_title=True)
-        values = torch.tensor([row.numbers[:8] for row in rows], dtype=torch.float64)
+        rows = read_rows(path, COLUMNS, "8 numbers (seconds, tx, ty, tz, qx, qy, qz, qw)", skip_title=True, used=8)
+        values = torch.tensor([row.numbers for row in rows], dtype=torch.float64)
         seconds, positions = values[:, 0], values[:, 1:4]
         quaternions = unit_quaternions(path, values[:, [7, 4, 5, 6]], rows)
         if "," in first_rows(path, 2)[-1] and not names_columns(path):
