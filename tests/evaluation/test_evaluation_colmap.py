@@ -12,7 +12,7 @@ from ucpe.evaluation.estimators.colmap import (
     explains_the_rest,
     prefers_rotation,
 )
-from ucpe.evaluation.estimators.known_rotation import average_rotations, build_tracks, solve_structure
+from ucpe.evaluation.estimators.known_rotation import average_rotations, build_tracks, solve_centres
 from ucpe.evaluation.protocols import PROTOCOLS
 from ucpe.lenses import UCM
 from ucpe.synthesis.worlds import World, render_clip
@@ -112,9 +112,9 @@ def test_structure_follows_from_known_rotations_and_tracks():
     tracks = build_tracks([(frame, frame + 1, same) for frame in range(frames - 1)], directions)
     assert tracks.count == len(points)
     assert len(tracks.ray) == frames * len(points)
-    structure = solve_structure(tracks, rotation, (0, frames - 1), 1e-3)
-    scale = np.linalg.norm(centre[-1]) / np.linalg.norm(structure.centre[-1])
-    assert np.abs(structure.centre * scale - centre).max() < 0.01
+    found = solve_centres(tracks, rotation, (0, frames - 1), 1e-3)
+    scale = np.linalg.norm(centre[-1]) / np.linalg.norm(found[-1])
+    assert np.abs(found * scale - centre).max() < 0.01
 
     fits = {(i, j): (rotation[j].T @ rotation[i], 1.0) for i in range(frames) for j in range(i + 1, frames)}
     averaged = average_rotations(fits, frames)

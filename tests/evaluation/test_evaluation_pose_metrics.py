@@ -16,7 +16,7 @@ from ucpe.evaluation.pose_metrics import (
     relative_pose_error,
     scaled,
 )
-from ucpe.evaluation.protocols import COMMON_TIMESTAMPS, PROTOCOLS, estimate_at, find_protocol, poses_at, speed_error
+from ucpe.evaluation.protocols import COMMON_TIMESTAMPS, PROTOCOLS, estimate_at, find_protocol, speed_error
 from ucpe.evaluation.records import pose_metrics
 from ucpe.lenses import Pinhole
 from ucpe.trajectories import Trajectory
@@ -201,7 +201,7 @@ def test_methods_of_different_length_and_rate_are_compared_at_the_same_times():
         assert len(seconds) == COMMON_TIMESTAMPS
         assert seconds[-1] == 3.75
         estimated = estimate_at(other.c2w, torch.arange(frames) / fps, seconds)
-        metrics = protocol.evaluate(poses_at(command, seconds), estimated)
+        metrics = protocol.evaluate(command.at(seconds * command.fps).c2w, estimated)
         assert metrics["RotErr"] == pytest.approx(0, abs=1e-5)
         assert metrics["TransErr"] == pytest.approx(0, abs=1e-5)
 

@@ -7,13 +7,15 @@ from dataclasses import asdict, dataclass
 from functools import partial
 from statistics import median
 from time import perf_counter
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import torch
 
 from ucpe.bench.runs import processor_name
 from ucpe.bench.tables import markdown_table
-
-if TYPE_CHECKING:
-    from ucpe.generation.pipeline import CameraPipeline
+from ucpe.evaluation.report.quoted import quoted_rows
+from ucpe.generation.pipeline import CameraPipeline
+from ucpe.trajectories import DEFAULT_LENS, Trajectory
 
 PROMPT = "a red house on a meadow"
 
@@ -77,10 +79,6 @@ def measure_latency(
     warmup: int = 1,
 ) -> Latency:
     """Seconds per video of a pipeline with its adapter, and of the same pipeline with the adapter detached."""
-    import torch
-
-    from ucpe.trajectories import DEFAULT_LENS, Trajectory
-
     defaults = pipeline.defaults
     frames, steps = frames or defaults.frames, steps or defaults.steps
     height, width = height or defaults.height, width or defaults.width
@@ -115,10 +113,8 @@ def measure_latency(
     )
 
 
-def device_name(device: Any) -> str:
+def device_name(device: torch.device) -> str:
     """What a device is called, with the number of threads for a CPU."""
-    import torch
-
     if device.type == "cuda":
         return torch.cuda.get_device_name(device)
     if device.type == "cpu":
@@ -128,8 +124,6 @@ def device_name(device: Any) -> str:
 
 def markdown(latencies: Sequence[Latency]) -> str:
     """Table D with these measurements and, marked as quoted, the paper's."""
-    from ucpe.evaluation.report.quoted import quoted_rows
-
     head = ["Method", "Time (s)", "without adapter (s)", "adapter adds", "Frames", "Resolution", "Steps", "Device"]
     rows = []
     for item in latencies:

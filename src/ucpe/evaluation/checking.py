@@ -114,19 +114,6 @@ class Quantity:
 
 
 @dataclass(frozen=True)
-class Effect:
-    """How much a video differs from the one that the same seed gives without the camera."""
-
-    difference: float
-    """Mean absolute difference in levels of 255."""
-
-    @property
-    def none(self) -> bool:
-        """Whether the camera changes nothing."""
-        return self.difference <= NO_EFFECT
-
-
-@dataclass(frozen=True)
 class Check:
     """What was found about one video."""
 
@@ -139,13 +126,19 @@ class Check:
     frames: np.ndarray  # (K, H, W, 3) uint8: some of the video, for the picture
     shown: np.ndarray  # (K,) their numbers
     notes: list[str] = field(default_factory=list)
-    effect: Effect | None = None
+    effect: float | None = None
+    """Mean absolute difference, in levels of 255, from the video that the same seed gives without the camera."""
+
+    @property
+    def no_effect(self) -> bool:
+        """Whether the camera is known to change nothing."""
+        return self.effect is not None and self.effect <= NO_EFFECT
 
     @property
     def verdict(self) -> Verdict:
         """Not obeyed if a quantity is not, or the camera has no effect; obeyed if turn, travel and all others are."""
         verdicts = {quantity.name: quantity.verdict for quantity in self.quantities}
-        if "not obeyed" in verdicts.values() or (self.effect is not None and self.effect.none):
+        if "not obeyed" in verdicts.values() or self.no_effect:
             return "not obeyed"
         decided = {"turn", "travel"} <= verdicts.keys() and set(verdicts.values()) == {"obeyed"}
         return "obeyed" if decided else "unsure"
@@ -158,7 +151,7 @@ class Check:
             "quantities": {quantity.name: quantity.to_dict() for quantity in self.quantities},
             "missing": self.missing,
             "notes": self.notes,
-            "difference_without_camera": None if self.effect is None else self.effect.difference,
+            "difference_without_camera": self.effect,
         }
 
 
@@ -223,8 +216,8 @@ def check_video(
 def effect_of(
     frames: np.ndarray,  # (N, H, W, 3) uint8
     without: np.ndarray,  # (M, H, W, 3) uint8
-) -> Effect:
-    """How much two videos differ, over the frames they have in common."""
+) -> float:
+    """Mean absolute difference of two videos in levels of 255, over the frames they have in common."""
     if frames.shape[1:] != without.shape[1:]:
         raise ValueError(
             f"the video without the camera is {without.shape[1]} x {without.shape[2]}, this one {frames.shape[1]} x "
@@ -232,7 +225,7 @@ def effect_of(
         )
     common = min(len(frames), len(without))
     apart = [np.abs(a.astype(np.int16) - b).mean() for a, b in zip(frames[:common], without[:common])]
-    return Effect(float(np.mean(apart)))
+    return float(np.mean(apart))
 
 
 def fits(
@@ -320,19 +313,9 @@ def compare_calibration(
             continue
         apart = wrapped(got - told)[known]
         error = abs(np.median(apart)) if number == "yfov" else np.abs(apart).mean()
-        found.append(
-            Quantity(
-                name,
-                "°",
-                seconds[rows.frames][known],
-                told[known],
-                told[known] + apart,
-                float(error),
-                TOLERANCES[name],
-                calibrator.name,
-                floor.get(METRIC_NAMES[number]),
-            )
-        )
+        values = (seconds[rows.frames][known], told[known], told[known] + apart, float(error))
+        own = floor.get(METRIC_NAMES[number])
+        found.append(Quantity(name, "°", *values, TOLERANCES[name], calibrator.name, own))
     return found
 
 

@@ -21,7 +21,6 @@ from ucpe.evaluation.pose_metrics import (
     relative_pose_error,
     scaled,
 )
-from ucpe.trajectories import Trajectory
 from ucpe.trajectories.interpolation import interpolate_poses
 
 Scale = Literal["none", "own_maximum", "least_squares"]
@@ -166,14 +165,6 @@ def find_protocol(name: str) -> Protocol:
     if name not in PROTOCOLS:
         raise ValueError(f"no protocol '{name}'; there are {', '.join(PROTOCOLS)}")
     return PROTOCOLS[name]
-
-
-def poses_at(
-    trajectory: Trajectory,
-    seconds: Tensor,  # (M,)
-) -> Tensor:
-    """Poses (M, 4, 4) of a trajectory at times in seconds from its first frame, clamped to its end."""
-    return trajectory.at(seconds * trajectory.fps).c2w.double()
 
 
 def estimate_at(

@@ -9,6 +9,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from ucpe.evaluation.estimators.base import first_line
 from ucpe.evaluation.frechet import Gaussian, frechet_distance
 from ucpe.evaluation.inputs import Job, read_clip
 from ucpe.evaluation.results import QualityScore
@@ -65,6 +67,7 @@ def measure_quality(jobs: Sequence[Job], settings: QualitySettings) -> dict[str,
         ("CLIP", settings.clip, lambda: {"CLIP": _clip_score(jobs, settings)}),
         ("Q-Align", settings.qalign, lambda: _qalign(jobs, settings)),
     ]
+    metrics += [(name, "", partial(measure_without_hub, name, jobs)) for name in settings.without_hub]
     results: dict[str, QualityScore] = {}
     for name, weights, compute in metrics:
         if weights is None:
@@ -72,13 +75,8 @@ def measure_quality(jobs: Sequence[Job], settings: QualitySettings) -> dict[str,
         try:
             results |= {metric: replace(score, weights=weights) for metric, score in compute().items()}
         except Exception as error:  # what a model's own code raises is its own affair: the report must come out
-            reason = f"{name} could not be computed with weights {weights}: {_first_line(error)}"
-            results[name] = QualityScore(reason=reason)
-    for name in settings.without_hub:
-        try:
-            results |= measure_without_hub(name, jobs)
-        except Exception as error:  # as above
-            results[name] = QualityScore(reason=f"{name} could not be computed: {_first_line(error)}")
+            using = f" with weights {weights}" if weights else ""
+            results[name] = QualityScore(reason=f"{name} could not be computed{using}: {first_line(error)}")
     return results
 
 
@@ -274,7 +272,3 @@ def _i3d_input(frames: np.ndarray) -> Tensor:
 def _resized(images: np.ndarray, size: int) -> Tensor:
     batch = _channels_first(images).float()
     return nn.functional.interpolate(batch, (size, size), mode="bilinear", antialias=True, align_corners=False)
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).strip().splitlines() or [type(error).__name__])[0][:300]

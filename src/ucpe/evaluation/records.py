@@ -25,9 +25,10 @@ from ucpe.evaluation.estimators.base import (
     EstimationFailure,
     PoseEstimate,
     PoseEstimator,
+    first_line,
 )
 from ucpe.evaluation.inputs import Job, read_clip
-from ucpe.evaluation.protocols import PROTOCOLS, Protocol, estimate_at, poses_at
+from ucpe.evaluation.protocols import PROTOCOLS, Protocol, estimate_at
 from ucpe.evaluation.results import CalibrationPart, ConsistencyPart, Measured, Metrics, Part, PosePart, VideoRecord
 from ucpe.files import file_fingerprint, fingerprint_of
 from ucpe.lenses import UCM, Lens
@@ -213,7 +214,8 @@ def pose_metrics(
     end = camera.duration if duration is None else min(camera.duration, duration)
     seconds = protocol.timestamps(torch.from_numpy(times), end)
     estimated = estimate_at(estimate.c2w, torch.from_numpy(times[estimate.frames]), seconds)
-    return protocol.evaluate(poses_at(camera, seconds), estimated, estimate.near_depth, estimate.metric)
+    commanded = camera.at(seconds * camera.fps).c2w
+    return protocol.evaluate(commanded, estimated, estimate.near_depth, estimate.metric)
 
 
 def _measure_calibration(job: Job, clip: Clip, camera: Trajectory, calibrator: Calibrator) -> CalibrationPart:
@@ -230,8 +232,9 @@ def _measure_calibration(job: Job, clip: Clip, camera: Trajectory, calibrator: C
             metrics |= estimated(lambda: orientation_errors(within, views_of_camera(camera), *size))
     except EstimationFailure as failure:
         return replace(result, reason=str(failure), uninformed=_uninformed_calibration(job, calibrator, clip))
-    fit_rms = _finite(wanted.details.get("fit_rms"))
-    return replace(result, status="ok", estimate=estimate, metrics=metrics, fit_rms=fit_rms)
+    rms = float(wanted.details["fit_rms"])
+    known = rms if np.isfinite(rms) else None
+    return replace(result, status="ok", estimate=estimate, metrics=metrics, fit_rms=known)
 
 
 def _with_reference(
@@ -330,7 +333,7 @@ def estimated(estimate: Callable[[], Estimate]) -> Estimate:
     try:
         return estimate()
     except (ValueError, RuntimeError, OSError) as error:
-        raise EstimationFailure((str(error).strip().splitlines() or [type(error).__name__])[0][:300]) from None
+        raise EstimationFailure(first_line(error)) from None
 
 
 def _check_estimate(estimate: PoseEstimate, frames: int) -> None:
@@ -343,7 +346,3 @@ def _check_estimate(estimate: PoseEstimate, frames: int) -> None:
     numbers = estimate.frames
     if len(numbers) == 0 or numbers.min() < 0 or numbers.max() >= frames or (np.diff(numbers) <= 0).any():
         raise EstimationFailure(f"the estimator returned frame numbers that do not fit a video of {frames} frames")
-
-
-def _finite(value: float | None) -> float | None:
-    return None if value is None or not np.isfinite(value) else float(value)

@@ -8,7 +8,8 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from threading import Event, Lock, Thread
+from queue import SimpleQueue
+from threading import Event, Thread
 from typing import Any
 
 from ucpe.files import write_json
@@ -55,21 +56,16 @@ class Job:
         return self.state in ("done", "failed", "cancelled")
 
     @property
-    def seconds_left(self) -> float | None:
-        """Estimated from the steps so far."""
-        if not self.done:
-            return None
-        return (time.monotonic() - self.started) / self.done * (self.total - self.done)
-
-    @property
     def words(self) -> str:
         """How far it is, for people."""
         if self.stop.is_set() and not self.finished:
             return "stopping"
         if self.state != "making":
             return {"loading": "loading the model", "measuring": "measuring the result"}.get(self.state, self.state)
-        left = self.seconds_left
-        time_left = "" if left is None else f", {left:.0f} s left" if left < 90 else f", {left / 60:.0f} min left"
+        time_left = ""
+        if self.done:
+            left = (time.monotonic() - self.started) / self.done * (self.total - self.done)
+            time_left = f", {left:.0f} s left" if left < 90 else f", {left / 60:.0f} min left"
         return f"step {self.done} of {self.total}{time_left}"
 
 
@@ -79,17 +75,14 @@ class Queue:
     def __init__(self, folder: Path, load: Callable[[], Any], measure: Callable[[Path, Request], dict[str, Any]]):
         self.folder, self.load, self.measure = folder, load, measure
         self.jobs: list[Job] = []
+        self.waiting: SimpleQueue[Job] = SimpleQueue()
         self.pipe: Any = None
-        self.worker: Thread | None = None
-        self.lock = Lock()
+        Thread(target=self._work, daemon=True, name="studio-queue").start()
 
     def submit(self, job: Job) -> None:
         """Put a video at the end of the queue."""
-        with self.lock:
-            self.jobs.append(job)
-            if self.worker is None:
-                self.worker = Thread(target=self._work, daemon=True, name="studio-queue")
-                self.worker.start()
+        self.jobs.append(job)
+        self.waiting.put(job)
 
     def cancel(self, job: Job) -> None:
         """Stop a video at its next step, or before it begins; forget one that failed."""
@@ -97,16 +90,11 @@ class Queue:
         if job.state in ("waiting", "failed"):
             job.state = "cancelled"
 
-    def _next(self) -> Job | None:
-        """The next video to make; without one the worker is done."""
-        with self.lock:
-            waiting = [job for job in self.jobs if job.state == "waiting"]
-            if not waiting:
-                self.worker = None
-            return waiting[0] if waiting else None
-
     def _work(self) -> None:
-        while job := self._next():
+        while True:
+            job = self.waiting.get()
+            if job.state != "waiting":
+                continue
             try:
                 self._make(job)
             except Cancelled:

@@ -48,23 +48,17 @@ class Later:
 
     def __init__(self, action: Callable[[], Any]):
         self.action = action
-        self.task: asyncio.Task[None] | None = None
+        self.timer: asyncio.TimerHandle | None = None
 
     def ask(self, seconds: float) -> None:
         """Do it after so many seconds."""
         self.cancel()
-        self.task = asyncio.get_running_loop().create_task(self._act(seconds))
+        self.timer = asyncio.get_running_loop().call_later(seconds, self.action)
 
     def cancel(self) -> None:
         """Forget it."""
-        if self.task:
-            self.task.cancel()
-        self.task = None
-
-    async def _act(self, seconds: float) -> None:
-        await asyncio.sleep(seconds)
-        self.task = None
-        self.action()
+        if self.timer:
+            self.timer.cancel()
 
 
 class Page:

@@ -8,6 +8,8 @@ from pathlib import Path
 import torch
 from safetensors import safe_open
 
+from ucpe.desk import FPS
+from ucpe.desk.clips import shard_paths
 from ucpe.lenses import UCM
 from ucpe.synthesis.dataset import ClipDataset, DatasetClip, open_dataset
 from ucpe.trajectories import Trajectory
@@ -33,9 +35,6 @@ class DeskClipFiles(ClipDataset):
     """The desk model's clips: rendered shards of safetensors."""
 
     def __init__(self, folder: Path):
-        from ucpe.desk import FPS
-        from ucpe.desk.clips import shard_paths
-
         self.fps = FPS
         self.rows: list[tuple[Path, int]] = []
         self.captions: list[str] = []

@@ -25,7 +25,6 @@ class EncodedClip:
     latents: Tensor  # (C, F, h, w) float32, normalised as Wan's pipelines do
     text: Tensor | str  # (L, D), or the caption for a text encoder that runs along
     camera: Trajectory
-    family: str
     image: Tensor | None = None  # (C', F, h, w)
     image_embeds: Tensor | None = None  # (L', D')
 
@@ -63,7 +62,6 @@ class EncodedClips:
             tensors["latents"].float(),
             text,
             clip.camera[: self.recipe.frames],
-            clip.family,
             *(tensors[name].float() if name in tensors else None for name in ("image", "image_embeds")),
         )
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 from ucpe.files import write_file
@@ -17,7 +17,7 @@ class Curve:
 
     def __init__(self, path: Path, start: int):
         self.path = path
-        kept = [line for line in _lines(path) if line["step"] < start]
+        kept = [line for line in read_curve(path) if line["step"] < start]
         write_file(path, "".join(json.dumps(line) + "\n" for line in kept))
         self.file = path.open("a", encoding="utf-8")
 
@@ -32,16 +32,9 @@ class Curve:
 
 
 def read_curve(path: Path) -> list[dict[str, float]]:
-    """The numbers of every finished step of a run."""
-    return list(_lines(Path(path)))
-
-
-def _lines(path: Path) -> Iterator[dict[str, float]]:
-    """Whole lines of a curve; one that a killed run left half-written ends it."""
-    if not path.exists():
-        return
-    for text in path.read_text(encoding="utf-8").splitlines():
-        try:
-            yield json.loads(text)
-        except json.JSONDecodeError:
-            return
+    """The numbers of every finished step of a run; a line that a killed run left half-written ends them."""
+    lines: list[dict[str, float]] = []
+    with suppress(FileNotFoundError, json.JSONDecodeError):
+        for text in path.read_text(encoding="utf-8").splitlines():
+            lines.append(json.loads(text))
+    return lines

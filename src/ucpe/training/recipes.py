@@ -187,10 +187,6 @@ def desk_model() -> Recipe:
     )
 
 
-SUCCESSORS: tuple[Literal["sightline", "urope", "raype", "rore"], ...] = ("sightline", "urope", "raype", "rore")
-"""Encodings of the adapter that are not the paper's, each with a recipe of its name."""
-
-
 def _table() -> list[Recipe]:
     """The rows of Table 1, encodings that came later, and the paper's image-to-video model."""
     rows = [
@@ -203,7 +199,10 @@ def _table() -> list[Recipe]:
         Recipe("ucpe-post", placement="post"),
         Recipe("prope", encoding="prope"),
         Recipe("gta", encoding="gta"),
-        *(Recipe(name, encoding=name) for name in SUCCESSORS),
+        Recipe("sightline", encoding="sightline"),
+        Recipe("urope", encoding="urope"),
+        Recipe("raype", encoding="raype"),
+        Recipe("rore", encoding="rore"),
     ]
     for orientation, suffix in ((False, "-relative"), (True, "")):
         rows.append(Recipe(f"recammaster{suffix}", adapter="recammaster", orientation=orientation))

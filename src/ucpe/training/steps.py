@@ -29,8 +29,7 @@ class StepPlan:
 
 def plan_step(recipe: Recipe, step: int, clips: int, latent_shape: tuple[int, ...], given_is_clean: bool) -> StepPlan:
     """The plan of one step. `given_is_clean`: a given first frame is put in place of the noisy one, at level 0."""
-    generator = _generator(recipe, step)
-    chosen = _draw(recipe, generator, clips)
+    chosen, generator = _begin(recipe, step, clips)
     noise = torch.randn(recipe.batch, *latent_shape, generator=generator)
     level = recipe.objective.sample(recipe.batch, generator).reshape(-1, 1, 1, 1, 1).repeat(1, 1, latent_shape[1], 1, 1)
     given = torch.rand(recipe.batch, generator=generator) < recipe.first_frame
@@ -47,7 +46,7 @@ def planned_clips(recipe: Recipe, clips: int) -> list[int]:
 
 def draw_clips(recipe: Recipe, step: int, clips: int) -> list[int]:
     """Numbers of the clips of one step, each below `clips`."""
-    return _draw(recipe, _generator(recipe, step), clips)
+    return _begin(recipe, step, clips)[0]
 
 
 class TrainingSteps(Dataset[list[Batch]]):
@@ -130,9 +129,7 @@ def _silenced(batch: Batch, clips: EncodedClips, silent: list[bool]) -> Batch:
     return replace(batch, text=torch.where(torch.tensor(silent)[:, None, None], nothing, batch.text))
 
 
-def _draw(recipe: Recipe, generator: torch.Generator, clips: int) -> list[int]:
-    return torch.randint(clips, (recipe.batch,), generator=generator).tolist()
-
-
-def _generator(recipe: Recipe, step: int) -> torch.Generator:
-    return torch.Generator().manual_seed(recipe.seed * 1_000_003 + step)
+def _begin(recipe: Recipe, step: int, clips: int) -> tuple[list[int], torch.Generator]:
+    """Numbers of the clips of a step, and the generator of what else is random in it."""
+    generator = torch.Generator().manual_seed(recipe.seed * 1_000_003 + step)
+    return torch.randint(clips, (recipe.batch,), generator=generator).tolist(), generator

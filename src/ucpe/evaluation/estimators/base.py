@@ -27,6 +27,11 @@ class EstimationFailure(Exception):
     """An estimator could not say anything about a video; the message is the reason, which the report counts."""
 
 
+def first_line(error: Exception) -> str:
+    """What went wrong, in one line of at most 300 characters."""
+    return (str(error).strip().splitlines() or [type(error).__name__])[0][:300]
+
+
 @dataclass
 class Clip:
     """Decoded frames with their times."""
@@ -131,21 +136,13 @@ class Calibrator(Protocol):
 
 def pose_to_plain(estimate: PoseEstimate) -> dict[str, Any]:
     """Numbers and lists that `pose_from_plain` turns back into the estimate."""
-    return {
-        "c2w": estimate.c2w.tolist(),
-        "frames": estimate.frames.tolist(),
-        "near_depth": estimate.near_depth,
-        "metric": estimate.metric,
-        "looked_at": estimate.looked_at,
-        "details": estimate.details,
-    }
+    return {**vars(estimate), "c2w": estimate.c2w.tolist(), "frames": estimate.frames.tolist()}
 
 
 def pose_from_plain(plain: dict[str, Any]) -> PoseEstimate:
     """The estimate of `pose_to_plain`."""
     c2w = torch.tensor(plain["c2w"], dtype=torch.float64)
-    rest = {name: plain[name] for name in ("near_depth", "metric", "looked_at", "details")}
-    return PoseEstimate(c2w, np.asarray(plain["frames"]), **rest)
+    return PoseEstimate(**{**plain, "c2w": c2w, "frames": np.asarray(plain["frames"])})
 
 
 def calibration_to_plain(calibration: Calibration) -> dict[str, Any]:

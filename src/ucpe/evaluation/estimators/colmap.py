@@ -20,7 +20,7 @@ import numpy as np
 import torch
 
 from ucpe.evaluation.estimators.base import Clip, EstimationFailure, PoseEstimate, PoseEstimator, measured_floor
-from ucpe.evaluation.estimators.known_rotation import average_rotations, build_tracks, solve_structure
+from ucpe.evaluation.estimators.known_rotation import Fits, average_rotations, build_tracks, solve_centres
 from ucpe.evaluation.rectification import MAX_XFOV, rectify_video
 from ucpe.files import temporary_folder
 from ucpe.lenses import Lens, Pinhole
@@ -274,7 +274,8 @@ class ColmapEstimator(PoseEstimator):
         if not self.settings.free_lens:
             return estimate
         estimate.details["measured_xfov"] = None
-        if largest_turn(estimate) >= MIN_TURN:
+        turns = rotation_angle(estimate.c2w[0, :3, :3].T @ estimate.c2w[:, :3, :3])
+        if turns.max() >= MIN_TURN:
             camera = next(iter(reconstruction.cameras.values()))
             focal, _, *centre = camera.params
             camera.model, camera.params = pycolmap.CameraModelId.RADIAL, np.array([focal, *centre, 0, 0])
@@ -316,20 +317,13 @@ def _quality(estimate: PoseEstimate) -> tuple[int, float]:
     return len(estimate.frames), estimate.details["agreement"]
 
 
-def explains_the_rest(
-    mapped: PoseEstimate,
-    pairs: list[PairMatches],
-    fits: dict[tuple[int, int], tuple[np.ndarray, float]],
-    pixel: float,
-) -> bool:
+def explains_the_rest(mapped: PoseEstimate, pairs: list[PairMatches], fits: Fits, pixel: float) -> bool:
     """Whether a map explains the matches that rotations leave unexplained; it cannot if these are noise or wrong."""
     left, share = unexplained(pairs, fits, pixel)
     return share >= UNEXPLAINED_SHARE and epipolar_agreement(mapped, left, INLIER_PIXELS * pixel) >= EXPLAINED
 
 
-def unexplained(
-    pairs: list[PairMatches], fits: dict[tuple[int, int], tuple[np.ndarray, float]], pixel: float
-) -> tuple[list[PairMatches], float]:
+def unexplained(pairs: list[PairMatches], fits: Fits, pixel: float) -> tuple[list[PairMatches], float]:
     """The matches that rotations leave unexplained, and their share of all matches."""
     left = []
     for pair in pairs:
@@ -356,17 +350,8 @@ def poses_of(reconstruction: Any, seed: int) -> PoseEstimate:
     return PoseEstimate(c2w, np.array(list(found)), unit, details={"method": "mapping", "seed": seed})
 
 
-def largest_turn(estimate: PoseEstimate) -> float:
-    """Largest angle in degrees between the first camera and another."""
-    return float(rotation_angle(estimate.c2w[0, :3, :3].T @ estimate.c2w[:, :3, :3]).max())
-
-
 def _background_poses(
-    pairs: list[PairMatches],
-    rays: dict[int, np.ndarray],
-    fits: dict[tuple[int, int], tuple[np.ndarray, float]],
-    frames: int,
-    pixel: float,
+    pairs: list[PairMatches], rays: dict[int, np.ndarray], fits: Fits, frames: int, pixel: float
 ) -> np.ndarray | None:
     """Poses (N, 4, 4) on the rotations that explain most matches of every pair: right where there is a background."""
     rotation = average_rotations(fits, frames)
@@ -374,9 +359,9 @@ def _background_poses(
     if rotation is None or len(tracks.ray) < 6 * frames:
         return None
     start = max(pairs, key=lambda pair: _parallax(pair, fits[pair.first, pair.second][0], 10 * pixel))
-    structure = solve_structure(tracks, rotation, (start.first, start.second), 2 * MATCH_PIXELS * pixel)
     c2w = np.tile(np.eye(4), (frames, 1, 1))
-    c2w[:, :3, :3], c2w[:, :3, 3] = structure.rotation, structure.centre
+    c2w[:, :3, :3] = rotation
+    c2w[:, :3, 3] = solve_centres(tracks, rotation, (start.first, start.second), 2 * MATCH_PIXELS * pixel)
     return c2w if np.isfinite(c2w).all() else None
 
 
@@ -410,9 +395,7 @@ def epipolar_distance(
     return np.where(size > 1e-12, product / np.maximum(size, 1e-12), np.inf)
 
 
-def prefers_rotation(
-    pairs: list[PairMatches], fits: dict[tuple[int, int], tuple[np.ndarray, float]], deviation: float
-) -> bool:
+def prefers_rotation(pairs: list[PairMatches], fits: Fits, deviation: float) -> bool:
     """Whether a rotation describes most pairs of distant frames better than a moving camera does.
 
     Decided by Torr's geometric robust information criterion, with feature positions off by `deviation` radians.
@@ -430,7 +413,7 @@ def prefers_rotation(
     return bool(np.mean(votes) > 0.5)
 
 
-def _rotation_estimate(fits: dict[tuple[int, int], tuple[np.ndarray, float]], frames: int) -> PoseEstimate:
+def _rotation_estimate(fits: Fits, frames: int) -> PoseEstimate:
     """Poses that only rotate, each chained to the earliest frame it was matched with."""
     start = min(first for first, _ in fits)
     world = {start: np.eye(3)}

@@ -18,6 +18,9 @@ ROUNDS = 40
 
 Pair = tuple[int, int]
 
+Fits = dict[Pair, tuple[np.ndarray, float]]
+"""The rotation (3, 3) from one frame to another by pair, and the share of matches that agree with it."""
+
 
 @dataclass
 class Tracks:
@@ -27,15 +30,6 @@ class Tracks:
     frame: np.ndarray  # (M,)
     ray: np.ndarray  # (M, 3) unit, in the camera frame
     count: int
-
-
-@dataclass
-class Structure:
-    """Cameras and points in a world of unknown scale."""
-
-    rotation: np.ndarray  # (N, 3, 3) camera to world
-    centre: np.ndarray  # (N, 3)
-    depth: np.ndarray  # (M,) distance of each ray's point
 
 
 def build_tracks(matches: Sequence[tuple[int, int, np.ndarray]], rays: dict[int, np.ndarray]) -> Tracks:
@@ -66,7 +60,7 @@ def build_tracks(matches: Sequence[tuple[int, int, np.ndarray]], rays: dict[int,
     )
 
 
-def average_rotations(fits: dict[Pair, tuple[np.ndarray, float]], frames: int, sweeps: int = 30) -> np.ndarray | None:
+def average_rotations(fits: Fits, frames: int, sweeps: int = 30) -> np.ndarray | None:
     """Camera-to-world rotations (N, 3, 3) from turns between pairs of frames; None if no pair leads to some frame."""
     world = {0: np.eye(3)}
     for frame in range(1, frames):
@@ -86,15 +80,16 @@ def average_rotations(fits: dict[Pair, tuple[np.ndarray, float]], frames: int, s
     return rotation
 
 
-def solve_structure(
+def solve_centres(
     tracks: Tracks,
-    rotation: np.ndarray,  # (N, 3, 3)
+    rotation: np.ndarray,  # (N, 3, 3) camera to world
     pair: Pair,
     tolerance: float,
-) -> Structure:
-    """Centres and points that best meet the rays, solved in alternation from the motion between one pair of frames.
+) -> np.ndarray:
+    """Camera centres (N, 3), in a world of unknown scale, from which the rays best meet in points.
 
-    `tolerance` is the angle in radians by which a ray may miss its point before it counts less.
+    Centres and points are solved for in alternation, from the motion between one pair of frames. `tolerance` is the
+    angle in radians by which a ray may miss its point before it counts less.
     """
     frames = len(rotation)
     ray = (rotation[tracks.frame] @ tracks.ray[..., None])[..., 0]
@@ -123,7 +118,7 @@ def solve_structure(
         angle = np.linalg.norm(sight / np.maximum(distance, 1e-12)[:, None] - ray, axis=1)
         trust = np.where(known[tracks.track], 1 / (1 + (angle / tolerance) ** 2) ** 2, 1.0)
         depth = np.where(known[tracks.track], np.clip(distance, 1e-3, 1e3), 1.0)
-    return Structure(rotation, centre, depth)
+    return centre
 
 
 def pair_translation(tracks: Tracks, ray: np.ndarray, pair: Pair, tolerance: float) -> np.ndarray:

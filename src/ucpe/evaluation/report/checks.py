@@ -34,10 +34,10 @@ def lines_of(check: Check, plot_width: int = 60) -> list[str]:
         lines += [f"  → {hint}" for hint in [quantity.hint()] if hint]
     lines += [""] + [f"- {name} not measured: {reason}" for name, reason in check.missing.items()]
     if check.effect is not None:
-        levels = f"{check.effect.difference:.2f} of 255 levels"
+        levels = f"{check.effect:.2f} of 255 levels"
         lines.append(
             f"✗ the camera changes nothing: without it the same seed gives the same video ({levels} apart)"
-            if check.effect.none
+            if check.no_effect
             else f"✓ the camera has an effect: without it the same seed gives another video ({levels} apart)"
         )
     return [*lines, *(f"- {note}" for note in check.notes), "· told   ● measured   ◉ both"]

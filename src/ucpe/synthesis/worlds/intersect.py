@@ -6,7 +6,7 @@ import numpy as np
 from numba import njit
 
 from ucpe.compiled import kernel
-from ucpe.synthesis.worlds.numerics import angle_of, rotate
+from ucpe.synthesis.worlds.numerics import GEOMETRY, angle_of, helper, rotate
 from ucpe.synthesis.worlds.solids import (
     A0,
     A1,
@@ -41,9 +41,8 @@ WINDOW_BAR = 0.035
 
 CHUNK = 64
 
-geometry = kernel(nogil=True, error_model="numpy", fastmath={"contract", "arcp", "nsz"})
-_part = njit(nogil=True, error_model="numpy", fastmath={"contract", "arcp", "nsz"})
-_small = njit(nogil=True, error_model="numpy", fastmath={"contract", "arcp", "nsz"}, forceinline=True)
+geometry = kernel(**GEOMETRY)
+_part = njit(**GEOMETRY)
 
 
 @geometry
@@ -187,7 +186,7 @@ def cull(ways, starts, count, shapes, active):
     return kept
 
 
-@_small
+@helper
 def meet_place(place, layers, profiles, windows, ox, oy, oz, dx, dy, dz, nearest):
     """Distance to ground, skyline or room (inf for sky) and its code."""
     if place[INDOOR] > 0.0:
@@ -227,7 +226,7 @@ def meet_place(place, layers, profiles, windows, ox, oy, oz, dx, dy, dz, nearest
     return distance, code
 
 
-@_small
+@helper
 def profile_height(profiles, layer, x, z):
     """Height of a skyline above the ground in the direction (x, z)."""
     count = profiles.shape[1]
@@ -239,7 +238,7 @@ def profile_height(profiles, layer, x, z):
     return profiles[layer, index] * (1.0 - fraction) + profiles[layer, following] * fraction
 
 
-@_small
+@helper
 def leave_room(place, ox, oy, oz, dx, dy, dz):
     """Distance to the walls of the room from inside, and which wall."""
     leave, wall = np.inf, 4
@@ -257,7 +256,7 @@ def leave_room(place, ox, oy, oz, dx, dy, dz):
     return leave, wall
 
 
-@_small
+@helper
 def in_window(windows, wall, x, y, z):
     """Index of the window of `wall` whose glass holds a point, or -1; the bars across its middle are wall."""
     along = z if wall < 2 else x

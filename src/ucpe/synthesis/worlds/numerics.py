@@ -1,11 +1,8 @@
-"""Noise and small compiled helpers that the ray caster, the surfaces and the light share.
-
-Numba's cache notices changes only in the file of the function it compiled: after changing this file, delete the
-`*.nb?` files of `__pycache__`.
-"""
+"""Noise and small compiled helpers that the ray caster, the surfaces and the light share."""
 
 import math
 from functools import cache
+from typing import Any
 
 import numpy as np
 from numba import njit
@@ -20,7 +17,14 @@ NOISE_BITS = NOISE_SIZE.bit_length() - 1
 FRACTION_BITS = 24
 FRACTION = 2.0**-FRACTION_BITS
 
-helper = njit(nogil=True, error_model="numpy", fastmath={"contract", "arcp", "nsz"}, forceinline=True)
+GEOMETRY: dict[str, Any] = {"nogil": True, "error_model": "numpy", "fastmath": {"contract", "arcp", "nsz"}}
+"""How Numba compiles what says where rays go."""
+
+APPEARANCE: dict[str, Any] = {**GEOMETRY, "fastmath": {*GEOMETRY["fastmath"], "reassoc"}}
+"""How Numba compiles what says how it looks there."""
+
+helper = njit(**GEOMETRY, forceinline=True)
+color_helper = njit(**APPEARANCE, forceinline=True)
 
 
 @cache
@@ -66,6 +70,34 @@ def rotate(pose, x, y, z):
         pose[1, 0] * x + pose[1, 1] * y + pose[1, 2] * z,
         pose[2, 0] * x + pose[2, 1] * y + pose[2, 2] * z,
     )
+
+
+@color_helper
+def triple(table, start):
+    """Three numbers of a table in a row, such as a colour."""
+    return table[start], table[start + 1], table[start + 2]
+
+
+@color_helper
+def mix(first, second, share):
+    """The colour on the way from one to another."""
+    return (
+        first[0] + share * (second[0] - first[0]),
+        first[1] + share * (second[1] - first[1]),
+        first[2] + share * (second[2] - first[2]),
+    )
+
+
+@color_helper
+def plus(color, light, power):
+    """A colour with the light of another added `power` times."""
+    return color[0] + power * light[0], color[1] + power * light[1], color[2] + power * light[2]
+
+
+@color_helper
+def times(factor, color):
+    """A colour, brighter or darker."""
+    return factor * color[0], factor * color[1], factor * color[2]
 
 
 @helper

@@ -145,20 +145,10 @@ def _outdoor_motion(name: str, bearing: float, generator: np.random.Generator) -
     across = (math.cos(bearing), -math.sin(bearing))
     phase = float(generator.uniform(0, 1))
     if name == "balloon":
-        drift = generator.uniform(0.5, 1.0)
-        return Motion(
-            (drift * across[0], generator.uniform(0.6, 1.2), drift * across[1]),
-            0.0,
-            generator.uniform(4, 7),
-            phase,
-        )
+        drift, lift = generator.uniform(0.5, 1.0), generator.uniform(0.6, 1.2)
+        return Motion((drift * across[0], lift, drift * across[1]), period=generator.uniform(4, 7), phase=phase)
     if name == "ball":
         return Motion(hop=generator.uniform(1.5, 2.5), period=generator.uniform(1.8, 3.0), phase=phase)
     slide = generator.uniform(1.0, 2.0)
-    return Motion(
-        (slide * across[0], 0.0, slide * across[1]),
-        0.0,
-        generator.uniform(3, 6),
-        phase,
-        generator.uniform(-40, 40),
-    )
+    period, spin = generator.uniform(3, 6), generator.uniform(-40, 40)
+    return Motion((slide * across[0], 0.0, slide * across[1]), period=period, phase=phase, spin=spin)

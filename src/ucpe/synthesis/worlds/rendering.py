@@ -49,13 +49,13 @@ class Caster:
         sun_discs(self.packed.shapes, self.around.place, self.discs)
         self.threads = thread_count(threads)
 
-    def color(
+    def see(
         self,
         rays: FlatRays,
-        widths: np.ndarray,  # (R,) or (1,) float32, radians
         pose: np.ndarray,  # (3, 4) camera to world
+        widths: np.ndarray | None = None,  # (R,) or (1,) float32, radians
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Display-linear colour (R, 3), depth (R,) and object index (R,)."""
+        """Depth (R,), object index (R,) and display-linear colour (R, 3), which is not computed without widths."""
         origins, directions, valid = rays
         around, packed, noise = self.around, self.packed, noise_pyramid()
         depth, met = np.empty(len(valid), np.float32), np.empty(len(valid), np.int16)
@@ -69,8 +69,11 @@ class Caster:
                 stop = min(start + BLOCK_RAYS, last)
                 cast(
                     directions, origins, valid, pose, packed.shapes, packed.kinds, around.place, around.layers,
-                    around.profiles, around.windows, self.discs, True, start, stop, depth, met, face, light,
+                    around.profiles, around.windows, self.discs, widths is not None, start, stop, depth, met, face,
+                    light,
                 )  # fmt: skip
+                if widths is None:
+                    continue
                 paint(
                     directions, origins, widths, pose, packed.shapes, packed.kinds, around.place, packed.materials,
                     around.walls, around.panels, around.windows, around.skyline_colors, around.skyline_styles,
@@ -82,7 +85,8 @@ class Caster:
                 )  # fmt: skip
 
         in_threads(run, len(valid), self.threads)
-        return color, depth, self._owners(met)
+        owners = np.append(packed.owners, np.int16(-1))
+        return depth, owners[np.maximum(met, -1)], color
 
     def quick_color(self, rays: FlatRays, widths: np.ndarray, pose: np.ndarray, shape: tuple[int, int]) -> np.ndarray:
         """Display-linear colour (H * W, 3) of a grid of rays; casts one in four, and those on edges."""
@@ -95,29 +99,13 @@ class Caster:
         def look(chosen: np.ndarray) -> None:
             starts = origins if len(origins) == 1 else origins.take(chosen, 0)
             some = starts, directions.take(chosen, 0), valid.take(chosen)
-            color[chosen], _, met[chosen] = self.color(some, widths.take(chosen), pose)
+            _, met[chosen], color[chosen] = self.see(some, pose, widths.take(chosen))
 
         look(pixels[::2, ::2].ravel())
         bridge(color, met, valid, *shape, todo)
         edges = np.flatnonzero(todo)
         look(edges[np.argsort(tiles.take(edges), kind="stable")])
         return color
-
-    def depth(self, rays: FlatRays, pose: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Depth (R,) and object index (R,), without colours."""
-        origins, directions, valid = rays
-        around, packed = self.around, self.packed
-        depth, met = np.empty(len(valid), np.float32), np.empty(len(valid), np.int16)
-
-        def run(start: int, stop: int) -> None:
-            face, light = np.empty(stop - start, np.int8), np.empty((0, 3), np.float32)
-            cast(
-                directions, origins, valid, pose, packed.shapes, packed.kinds, around.place, around.layers,
-                around.profiles, around.windows, self.discs, False, start, stop, depth, met, face, light,
-            )  # fmt: skip
-
-        in_threads(run, len(valid), self.threads)
-        return depth, self._owners(met)
 
     def bytes(
         self,
@@ -136,10 +124,6 @@ class Caster:
 
         in_threads(run, len(valid) // width, self.threads)
         return color
-
-    def _owners(self, met: np.ndarray) -> np.ndarray:
-        owners = np.append(self.packed.owners, np.int16(-1))
-        return owners[np.maximum(met, -1)]
 
 
 @lru_cache(maxsize=4)

@@ -22,7 +22,19 @@ from ucpe.synthesis.worlds.intersect import (
     SUN_Y,
     SUN_Z,
 )
-from ucpe.synthesis.worlds.numerics import NOISE_SIZE, hash_pair, noise_at, rotate, rough_log2, smoothstep
+from ucpe.synthesis.worlds.numerics import (
+    APPEARANCE,
+    NOISE_SIZE,
+    color_helper,
+    hash_pair,
+    mix,
+    noise_at,
+    plus,
+    rotate,
+    rough_log2,
+    smoothstep,
+    triple,
+)
 
 ZENITH, HORIZON, SUN, GLOW_COLOR, CLOUD, CLOUD_SHADE, AMBIENT_UP, AMBIENT_DOWN, LAMP = range(0, 27, 3)
 COVER, SOFTNESS, HAZE, CLOUD_X, CLOUD_Z, GLOW_WIDTH, STARS, LIGHTS_ON, SUN_EAST, SUN_NORTH, LOOK_COLUMNS = range(27, 38)
@@ -32,9 +44,8 @@ cloud pattern shift, sun glow, stars, lit windows, and the sun's bearing as a un
 EDGE_LIGHT, EDGE_SHARE = 0.006, 0.25
 """Neighbouring pixels lie on an edge if their display-linear light differs by more than this, plus this share of it."""
 
-appearance = kernel(nogil=True, error_model="numpy", fastmath={"contract", "arcp", "nsz", "reassoc"})
-_part = njit(nogil=True, error_model="numpy", fastmath={"contract", "arcp", "nsz", "reassoc"})
-_small = njit(nogil=True, error_model="numpy", fastmath={"contract", "arcp", "nsz", "reassoc"}, forceinline=True)
+appearance = kernel(**APPEARANCE)
+_part = njit(**APPEARANCE)
 
 
 @appearance
@@ -70,10 +81,10 @@ def shade(
         what = met[ray]
         if what == SKY:
             width = widths[ray] if len(widths) > 1 else widths[0]
-            red, green, blue = sky(look, place, noise, dx, dy, dz, width)
+            seen = sky(look, place, noise, dx, dy, dz, width)
         else:
             index = ray - start
-            red, green, blue, glow = albedo[index, 0], albedo[index, 1], albedo[index, 2], albedo[index, 3]
+            seen, glow = triple(albedo[index], 0), albedo[index, 3]
             nx, ny, nz = normals[index, 0], normals[index, 1], normals[index, 2]
             sun, lamp, ambient = light[index, 0], light[index, 1], light[index, 2]
             inside = indoor and (what >= 0 or what <= ROOM)
@@ -86,31 +97,20 @@ def shade(
                     z = oz + pose[2, 3] + depth[ray] * dz
                     ambient *= corner_light(place, what, nx, nz, x, y, z)
                     if inside:
-                        red, green, blue = lit_indoor(
-                            look, place, red, green, blue, nx, ny, nz, x, y, z, sun, lamp, ambient
-                        )
+                        seen = lit_indoor(look, place, seen, nx, ny, nz, x, y, z, sun, lamp, ambient)
                     else:
-                        red, green, blue = lit(look, place, red, green, blue, nx, ny, nz, sun, ambient)
+                        seen = lit(look, place, seen, nx, ny, nz, sun, ambient)
                 elif what == GROUND:
-                    red, green, blue = lit(look, place, red, green, blue, nx, ny, nz, sun, ambient)
+                    seen = lit(look, place, seen, nx, ny, nz, sun, ambient)
                 else:
-                    red *= look[AMBIENT_UP] + 0.5 * look[SUN]
-                    green *= look[AMBIENT_UP + 1] + 0.5 * look[SUN + 1]
-                    blue *= look[AMBIENT_UP + 2] + 0.5 * look[SUN + 2]
-                glow *= look[LIGHTS_ON]
-                red += glow * (1.0 - red)
-                green += glow * (0.62 - green)
-                blue += glow * (0.22 - blue)
+                    light_above = plus(triple(look, AMBIENT_UP), triple(look, SUN), 0.5)
+                    seen = seen[0] * light_above[0], seen[1] * light_above[1], seen[2] * light_above[2]
+                seen = mix(seen, (1.0, 0.62, 0.22), glow * look[LIGHTS_ON])
             if not inside:
                 far = depth[ray] / look[HAZE]
-                far = 0.6 * far / (1.0 + far)
-                hazy_red, hazy_green, hazy_blue = haze(look, dx, dz)
-                red += far * (hazy_red - red)
-                green += far * (hazy_green - green)
-                blue += far * (hazy_blue - blue)
-        color[ray, 0] = _shoulder(red)
-        color[ray, 1] = _shoulder(green)
-        color[ray, 2] = _shoulder(blue)
+                seen = mix(seen, haze(look, dx, dz), 0.6 * far / (1.0 + far))
+        for channel in range(3):
+            color[ray, channel] = _shoulder(seen[channel])
 
 
 @appearance
@@ -169,7 +169,7 @@ def bridge(color, met, valid, height, width, todo):
                 color[pixel, channel] = 0.25 * (i + j + k + m)
 
 
-@_small
+@color_helper
 def _shoulder(value):
     """Soft limit that keeps values below 0.7 as they are and stays below 1."""
     if value > 0.7:
@@ -177,7 +177,7 @@ def _shoulder(value):
     return max(value, 0.0)
 
 
-@_small
+@color_helper
 def corner_light(place, what, nx, nz, x, y, z):
     """Ambient light left near the ground and in the corners of a room."""
     base = place[GROUND_Y] - y
@@ -192,38 +192,30 @@ def corner_light(place, what, nx, nz, x, y, z):
     return 0.66 + 0.34 * smoothstep(0.0, 1.1, corner)
 
 
-@_small
-def lit(look, place, red, green, blue, nx, ny, nz, sun, ambient):
+@color_helper
+def lit(look, place, color, nx, ny, nz, sun, ambient):
     """Light of the sun and the sky reflected by a matt surface."""
     direct = max(nx * place[SUN_X] + ny * place[SUN_Y] + nz * place[SUN_Z], 0.0) * sun
-    up = 0.5 - 0.5 * ny
+    around = mix(triple(look, AMBIENT_DOWN), triple(look, AMBIENT_UP), 0.5 - 0.5 * ny)
     return (
-        red * (direct * look[SUN] + ambient * (look[AMBIENT_DOWN] + up * (look[AMBIENT_UP] - look[AMBIENT_DOWN]))),
-        green
-        * (
-            direct * look[SUN + 1]
-            + ambient * (look[AMBIENT_DOWN + 1] + up * (look[AMBIENT_UP + 1] - look[AMBIENT_DOWN + 1]))
-        ),
-        blue
-        * (
-            direct * look[SUN + 2]
-            + ambient * (look[AMBIENT_DOWN + 2] + up * (look[AMBIENT_UP + 2] - look[AMBIENT_DOWN + 2]))
-        ),
+        color[0] * (direct * look[SUN] + ambient * around[0]),
+        color[1] * (direct * look[SUN + 1] + ambient * around[1]),
+        color[2] * (direct * look[SUN + 2] + ambient * around[2]),
     )
 
 
 @_part
-def lit_indoor(look, place, red, green, blue, nx, ny, nz, x, y, z, sun, lamp, ambient):
+def lit_indoor(look, place, color, nx, ny, nz, x, y, z, sun, lamp, ambient):
     """Light of the sun through the windows, of the lamp, and of the room's own brightness."""
     lx, ly, lz = place[LAMP_X] - x, place[LAMP_Y] - y, place[LAMP_Z] - z
     square = lx * lx + ly * ly + lz * lz
     cosine = max((nx * lx + ny * ly + nz * lz) / math.sqrt(square), 0.0)
     power = lamp * (0.25 + 0.75 * cosine) * cosine / (0.35 + 0.045 * square)
-    red_lit, green_lit, blue_lit = lit(look, place, red, green, blue, nx, ny, nz, sun, ambient)
+    red, green, blue = lit(look, place, color, nx, ny, nz, sun, ambient)
     return (
-        red_lit + power * red * look[LAMP],
-        green_lit + power * green * look[LAMP + 1],
-        blue_lit + power * blue * look[LAMP + 2],
+        red + power * color[0] * look[LAMP],
+        green + power * color[1] * look[LAMP + 1],
+        blue + power * color[2] * look[LAMP + 2],
     )
 
 
@@ -231,13 +223,9 @@ def lit_indoor(look, place, red, green, blue, nx, ny, nz, x, y, z, sun, lamp, am
 def sky(look, place, noise, dx, dy, dz, width):
     """Light of the sky: gradient, stars, sun and clouds."""
     up = max(-dy, 0.0)
-    red, green, blue = haze(look, dx, dz)
     rest = 1.0 - up
     rest *= rest
-    climb = 1.0 - rest * rest
-    red += climb * (look[ZENITH] - red)
-    green += climb * (look[ZENITH + 1] - green)
-    blue += climb * (look[ZENITH + 2] - blue)
+    color = mix(haze(look, dx, dz), triple(look, ZENITH), 1.0 - rest * rest)
     towards = dx * place[SUN_X] + dy * place[SUN_Y] + dz * place[SUN_Z]
     height = up + 0.16
     u = dx / height
@@ -251,7 +239,7 @@ def sky(look, place, noise, dx, dy, dz, width):
         edge = 1.6 - 3.2 * look[COVER]
         cover = smoothstep(edge, edge + look[SOFTNESS], density) * smoothstep(0.0, 0.16, up)
     if look[STARS] > 0.0:
-        red, green, blue = stars(look, red, green, blue, dx, dy, dz, up, width)
+        color = stars(look, color, dx, dy, dz, up, width)
     if towards > 0.0:
         p = towards * towards
         p *= p
@@ -264,9 +252,7 @@ def sky(look, place, noise, dx, dy, dz, width):
         narrow = p * p
         disc = 6.0 * smoothstep(0.99945, 0.99975, towards) * (1.0 - cover) * smoothstep(0.1, 0.3, look[GLOW_WIDTH])
         bright = look[GLOW_WIDTH] * (0.35 * wide + 0.8 * narrow) * (1.0 - 0.6 * cover) + disc
-        red += bright * look[GLOW_COLOR]
-        green += bright * look[GLOW_COLOR + 1]
-        blue += bright * look[GLOW_COLOR + 2]
+        color = plus(color, triple(look, GLOW_COLOR), bright)
     if cover > 0.0:
         towards_sun = 0.02 / height
         shifted_u = 0.113 * (u + 0.4 * place[SUN_X]) + look[CLOUD_X]
@@ -275,21 +261,13 @@ def sky(look, place, noise, dx, dy, dz, width):
         glow = 0.5 + 0.5 * min(max(0.9 * relief + 0.25, -1.0), 1.0)
         thick = cover * (0.9 - 0.15 * rest)
         silver = max(towards, 0.0) ** 4 * 0.25
-        for_red = look[CLOUD_SHADE] + glow * (look[CLOUD] - look[CLOUD_SHADE]) + silver * look[GLOW_COLOR]
-        for_green = (
-            look[CLOUD_SHADE + 1] + glow * (look[CLOUD + 1] - look[CLOUD_SHADE + 1]) + silver * look[GLOW_COLOR + 1]
-        )
-        for_blue = (
-            look[CLOUD_SHADE + 2] + glow * (look[CLOUD + 2] - look[CLOUD_SHADE + 2]) + silver * look[GLOW_COLOR + 2]
-        )
-        red += thick * (for_red - red)
-        green += thick * (for_green - green)
-        blue += thick * (for_blue - blue)
-    return red, green, blue
+        cloud = mix(triple(look, CLOUD_SHADE), triple(look, CLOUD), glow)
+        color = mix(color, plus(cloud, triple(look, GLOW_COLOR), silver), thick)
+    return color
 
 
 @_part
-def stars(look, red, green, blue, dx, dy, dz, up, width):
+def stars(look, color, dx, dy, dz, up, width):
     """Adds point stars on a grid of cube-map cells."""
     major = max(abs(dx), abs(dy), abs(dz))
     sx, sy, sz = dx / major, dy / major, dz / major
@@ -309,11 +287,11 @@ def stars(look, red, green, blue, dx, dy, dz, up, width):
         away = math.sqrt((u - cx) ** 2 + (v - cy) ** 2) / size
         if away < 1.0:
             power = look[STARS] * (1.0 - away) * min(0.0016 / (size * size) + 0.12, 1.0) * smoothstep(0.02, 0.35, up)
-            return red + power, green + power, blue + power
-    return red, green, blue
+            return color[0] + power, color[1] + power, color[2] + power
+    return color
 
 
-@_small
+@color_helper
 def haze(look, dx, dz):
     """Light of the air at the horizon in the direction of a ray, warmer towards the sun."""
     warm = 0.5 + 0.5 * (dx * look[SUN_EAST] + dz * look[SUN_NORTH])

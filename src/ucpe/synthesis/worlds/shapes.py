@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 
@@ -165,14 +166,13 @@ class Thing:
         return max(shape.offset[1] + shape.height for shape in self.shapes)
 
 
-@dataclass
-class Packed:
+class Packed(NamedTuple):
     """Shapes of many things at one moment, as the ray caster reads them."""
 
-    shapes: np.ndarray = field(default_factory=lambda: np.zeros((0, SHAPE_COLUMNS)))
-    kinds: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))
-    materials: np.ndarray = field(default_factory=lambda: np.zeros((0, MATERIAL_COLUMNS)))
-    owners: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int16))
+    shapes: np.ndarray  # (S, SHAPE_COLUMNS)
+    kinds: np.ndarray  # (S,) int64
+    materials: np.ndarray  # (S, MATERIAL_COLUMNS)
+    owners: np.ndarray  # (S,) int16, the index of the thing
 
 
 def pack(things: Sequence[Thing], ground: float, time: float = 0.0) -> Packed:
@@ -191,15 +191,15 @@ def pack(things: Sequence[Thing], ground: float, time: float = 0.0) -> Packed:
             )
             sizes = (shape.bottom[0], shape.top[0], shape.bottom[1], shape.top[1])
             centre = (base[0], base[1] - shape.height / 2, base[2])
-            radius = shape.reach
-            if shape.kind == ELLIPSOID:
-                radius = max(radius, shape.height / 2)
-            else:
-                radius = math.hypot(radius, shape.height / 2)
+            beyond = max if shape.kind == ELLIPSOID else math.hypot
+            radius = beyond(shape.reach, shape.height / 2)
             shapes.append([*base, cosine, sine, shape.height, *sizes, *centre, radius * (1 + 1e-9)])
             kinds.append(shape.kind)
             materials.append(shape.material.row())
             owners.append(owner)
-    if not shapes:
-        return Packed()
-    return Packed(np.array(shapes), np.array(kinds, np.int64), np.array(materials), np.array(owners, np.int16))
+    return Packed(
+        np.array(shapes, float).reshape(-1, SHAPE_COLUMNS),
+        np.array(kinds, np.int64),
+        np.array(materials, float).reshape(-1, MATERIAL_COLUMNS),
+        np.array(owners, np.int16),
+    )

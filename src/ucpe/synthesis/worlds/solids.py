@@ -1,13 +1,11 @@
-"""Solid shapes as tables of numbers, and where a ray meets one, compiled with Numba.
-
-Numba's cache notices changes only in the file of the function it compiled: after changing this file, delete the
-`*.nb?` files of `__pycache__`.
-"""
+"""Solid shapes as tables of numbers, and where a ray meets one, compiled with Numba."""
 
 import math
 
 import numpy as np
 from numba import njit
+
+from ucpe.synthesis.worlds.numerics import GEOMETRY, helper
 
 BLOCK, ROUND, ELLIPSOID, ARCH = 0, 1, 2, 3
 """Kinds of shape: tapered box, tapered cylinder, ellipsoid, box with an arched passage."""
@@ -21,11 +19,10 @@ SIDE_POSITIVE_X, SIDE_NEGATIVE_X, SIDE_POSITIVE_Z, SIDE_NEGATIVE_Z, TOP, BOTTOM,
 NEAREST = 1e-6
 """Distances up to this count as behind the ray's origin."""
 
-_part = njit(nogil=True, error_model="numpy", fastmath={"contract", "arcp", "nsz"})
-_small = njit(nogil=True, error_model="numpy", fastmath={"contract", "arcp", "nsz"}, forceinline=True)
+_part = njit(**GEOMETRY)
 
 
-@_small
+@helper
 def meet_shape(shapes, kind, i, ox, oy, oz, dx, dy, dz):
     """Nearest positive distance of a ray to shape `i` (inf where it misses) and the face it meets."""
     ox -= shapes[i, X]

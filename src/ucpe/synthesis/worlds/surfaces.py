@@ -10,14 +10,19 @@ from numba import njit
 from ucpe.compiled import kernel
 from ucpe.synthesis.worlds.intersect import GROUND, GROUND_Y, ROOM, SKY, SKYLINE, SUN_X
 from ucpe.synthesis.worlds.numerics import (
+    APPEARANCE,
     NOISE_SIZE,
     angle_of,
+    color_helper,
     hash_pair,
+    mix,
     noise_at,
     pulse,
     rotate,
     rough_log2,
     smoothstep,
+    times,
+    triple,
 )
 from ucpe.synthesis.worlds.solids import (
     A0,
@@ -51,7 +56,7 @@ GRASS, SAND, SNOW, EARTH, PAVING, TILES = range(6)
 HILLS, MOUNTAINS, FOREST, CITY, BARE = range(5)
 """Textures of the skyline."""
 
-RED, GREEN, BLUE, ACCENT, TEXTURE, SCALE, SHIFT, MATERIAL_COLUMNS = 0, 1, 2, 3, 6, 7, 8, 9
+COLOR, ACCENT, TEXTURE, SCALE, SHIFT, MATERIAL_COLUMNS = 0, 3, 6, 7, 8, 9
 """Columns of a material: colour (3), accent colour (3), texture, size of its pattern in metres, pattern shift."""
 
 SOIL, SOIL_ACCENT, SPOT = 0, 3, 6
@@ -68,9 +73,8 @@ WINDOW_TRIM = 0.09
 BASEBOARD = 0.14
 PICTURE_FRAME = 0.05
 
-surface = kernel(nogil=True, error_model="numpy", fastmath={"contract", "arcp", "nsz", "reassoc"})
-_part = njit(nogil=True, error_model="numpy", fastmath={"contract", "arcp", "nsz", "reassoc"})
-_small = njit(nogil=True, error_model="numpy", fastmath={"contract", "arcp", "nsz", "reassoc"}, forceinline=True)
+surface = kernel(**APPEARANCE)
+_part = njit(**APPEARANCE)
 
 
 @surface
@@ -113,11 +117,11 @@ def paint(
         span = max(depth[ray] * (widths[ray] if len(widths) > 1 else widths[0]), 1e-6)
         nx, ny, nz, glow = 0.0, -1.0, 0.0, 0.0
         if what == GROUND:
-            red, green, blue = soil(ground, noise, x, z, span / math.sqrt(max(dy, 1e-3)))
+            color = soil(ground, noise, x, z, span / math.sqrt(max(dy, 1e-3)))
         elif what >= 0:
             nx, ny, nz, u, v = surface_point(shapes, kinds, what, face[ray - start], x, y, z)
             span /= math.sqrt(max(abs(nx * dx + ny * dy + nz * dz), 0.05))
-            red, green, blue, glow = texture(materials, what, noise, u, v, span, ny)
+            color, glow = texture(materials, what, noise, u, v, span, ny)
         elif what <= ROOM:
             wall = ROOM - what
             if wall < 2:
@@ -127,18 +131,14 @@ def paint(
             elif wall == 4:
                 ny = 1.0
             span /= math.sqrt(max(abs(nx * dx + ny * dy + nz * dz), 0.05))
-            red, green, blue, glow = wall_color(place, walls, panels, windows, noise, wall, x, y, z, span)
+            color, glow = wall_color(place, walls, panels, windows, noise, wall, x, y, z, span)
         else:
             layer = SKYLINE - what
-            red, green, blue, glow = skyline(place, noise, skyline_colors, skyline_styles, layer, x, y, z, span)
+            color, glow = skyline(place, noise, skyline_colors, skyline_styles, layer, x, y, z, span)
         index = ray - start
-        albedo[index, 0] = red
-        albedo[index, 1] = green
-        albedo[index, 2] = blue
+        albedo[index, 0], albedo[index, 1], albedo[index, 2] = color
         albedo[index, 3] = glow
-        normals[index, 0] = nx
-        normals[index, 1] = ny
-        normals[index, 2] = nz
+        normals[index, 0], normals[index, 1], normals[index, 2] = nx, ny, nz
 
 
 @_part
@@ -148,11 +148,7 @@ def soil(look, noise, x, z, span):
     if kind == TILES:
         u, v = x / TILE + 64.0 * look[SHIFT_X], z / TILE + 64.0 * look[SHIFT_Z]
         blend = 0.5 + 0.36 * checker(u, v, span / TILE) + 0.14 * checker(0.37 * u, 0.37 * v, 0.37 * span / TILE)
-        return (
-            look[SOIL] + blend * (look[SOIL_ACCENT] - look[SOIL]),
-            look[SOIL + 1] + blend * (look[SOIL_ACCENT + 1] - look[SOIL + 1]),
-            look[SOIL + 2] + blend * (look[SOIL_ACCENT + 2] - look[SOIL + 2]),
-        )
+        return mix(triple(look, SOIL), triple(look, SOIL_ACCENT), blend)
     level = rough_log2(span * NOISE_SIZE)
     macro = noise_at(noise, (0.8 * x + 0.6 * z) * 0.0213 + look[SHIFT_X], (0.8 * z - 0.6 * x) * 0.0213, level - 5.55)
     middle = noise_at(noise, (0.96 * x - 0.28 * z) * 0.17, (0.96 * z + 0.28 * x) * 0.17 + look[SHIFT_Z], level - 2.55)
@@ -184,10 +180,7 @@ def soil(look, noise, x, z, span):
         blend = 0.5 + 0.9 * keep * (hash_pair(math.floor(u), int(row)) - 0.5) + 0.15 * macro
         tone = (1.0 + 0.1 * middle + 0.13 * fine + 0.1 * macro) * (1.0 - 0.55 * gap)
     blend = min(max(blend, 0.0), 1.0)
-    tone = max(tone, 0.15)
-    red = tone * (look[SOIL] + blend * (look[SOIL_ACCENT] - look[SOIL]))
-    green = tone * (look[SOIL + 1] + blend * (look[SOIL_ACCENT + 1] - look[SOIL + 1]))
-    blue = tone * (look[SOIL + 2] + blend * (look[SOIL_ACCENT + 2] - look[SOIL + 2]))
+    color = times(max(tone, 0.15), mix(triple(look, SOIL), triple(look, SOIL_ACCENT), blend))
     for size in range(2):
         cell = 0.62 if size == 0 else 1.5
         cover, chance, lean = spot(look, x, z, cell, span)
@@ -195,18 +188,15 @@ def soil(look, noise, x, z, span):
             if kind == PAVING:
                 cover *= 0.3
             elif kind == GRASS and size == 1:
-                red *= 1.0 - 0.45 * cover
-                green *= 1.0 - 0.35 * cover
-                blue *= 1.0 - 0.45 * cover
+                shaded = 1.0 - 0.45 * cover
+                color = color[0] * shaded, color[1] * (1.0 - 0.35 * cover), color[2] * shaded
                 continue
             bright = (0.45 + 1.0 * chance + 0.2 * fine) * (1.0 + 0.5 * lean)
-            red += cover * (bright * look[SPOT] - red)
-            green += cover * (bright * look[SPOT + 1] - green)
-            blue += cover * (bright * look[SPOT + 2] - blue)
-    return red, green, blue
+            color = mix(color, times(bright, triple(look, SPOT)), cover)
+    return color
 
 
-@_small
+@color_helper
 def checker(u, v, span):
     """-1..1 on alternating unit squares with soft edges; fades to 0 as a ray of width `span` comes to cover one."""
     window = 0.5 * max(span, TILE_EDGE)
@@ -214,7 +204,7 @@ def checker(u, v, span):
     return across * along * (1.0 - smoothstep(0.15, 0.7, span))
 
 
-@_small
+@color_helper
 def spot(look, x, z, cell, span):
     """Cover 0..1 by a pebble, tuft or stain, at most one in each square cell; its shade, and its lean to the sun."""
     u, v = (x + look[SHIFT_X]) / cell, (z + look[SHIFT_Z]) / cell
@@ -241,20 +231,20 @@ def wall_color(place, walls, panels, windows, noise, wall, x, y, z, span):
         if windows[window, 0] == wall:
             beside = max(windows[window, 1] - u, u - windows[window, 2])
             if max(beside, max(windows[window, 3] - v, v - windows[window, 4])) < WINDOW_TRIM:
-                return 0.82, 0.82, 0.82, 0.0
+                return (0.82, 0.82, 0.82), 0.0
     for panel in range(len(panels)):
         if panels[panel, 0] == wall:
             beside = min(u - panels[panel, 1], panels[panel, 2] - u)
             inside = min(beside, min(v - panels[panel, 3], panels[panel, 4] - v))
             if inside > 0.0:
                 if inside < PICTURE_FRAME and panels[panel, 5 + TEXTURE] == PICTURE:
-                    return 0.05, 0.035, 0.025, 0.0
+                    return (0.05, 0.035, 0.025), 0.0
                 middle = 0.5 * (panels[panel, 1] + panels[panel, 2])
                 return texture(panels[:, 5:], panel, noise, u - middle, -v, span, 0.0)
     if wall < 4:
         v = place[GROUND_Y] - y
         if v < BASEBOARD:
-            return 0.62, 0.62, 0.62, 0.0
+            return (0.62, 0.62, 0.62), 0.0
     return texture(walls, wall, noise, u, v, span, 0.0)
 
 
@@ -264,7 +254,7 @@ def skyline(place, noise, colors, styles, layer, x, y, z, span):
     count = colors.shape[1]
     angle = angle_of(x, z) / (2.0 * math.pi) + 0.5
     index = int(angle * count) % count
-    red, green, blue = colors[layer, index, 0], colors[layer, index, 1], colors[layer, index, 2]
+    color = triple(colors[layer, index], 0)
     style = int(styles[layer, 0])
     tall = styles[layer, 2]
     height = (place[GROUND_Y] - y) / tall
@@ -289,14 +279,11 @@ def skyline(place, noise, colors, styles, layer, x, y, z, span):
             tone = 1.0 + (0.5 if style == MOUNTAINS else 0.25) * (coarse - lower) + 0.14 * rough
         if style == MOUNTAINS:
             snow = 0.85 * smoothstep(0.0, 0.16, height + 0.07 * coarse + 0.04 * rough - styles[layer, 1])
-            red += snow * (0.85 - red)
-            green += snow * (0.88 - green)
-            blue += snow * (0.93 - blue)
-    tone = max(tone, 0.1)
-    return tone * red, tone * green, tone * blue, glow
+            color = mix(color, (0.85, 0.88, 0.93), snow)
+    return times(max(tone, 0.1), color), glow
 
 
-@_small
+@color_helper
 def surface_point(shapes, kinds, i, side, x, y, z):
     """Outward normal in the world and texture coordinates in metres (v upward) of a point on shape `i`."""
     x -= shapes[i, X]
@@ -349,10 +336,10 @@ def surface_point(shapes, kinds, i, side, x, y, z):
 @_part
 def texture(materials, i, noise, u, v, span, ny):
     """Albedo of material `i` at (u, v) metres for a ray `span` metres wide, and the share that shines (lit windows)."""
-    red, green, blue = materials[i, RED], materials[i, GREEN], materials[i, BLUE]
+    color = triple(materials[i], COLOR)
     kind = int(materials[i, TEXTURE])
     if kind == GLOW:
-        return red, green, blue, 2.0
+        return color, 2.0
     size = materials[i, SCALE]
     shift = materials[i, SHIFT]
     level = rough_log2(span * NOISE_SIZE)
@@ -415,15 +402,11 @@ def texture(materials, i, noise, u, v, span, ny):
         tone *= 1.0 - 0.5 * pulse(u / (0.3 * size), 0.12, filtered / 0.3)
         if abs(ny) < 0.5:
             spread = 0.75 * keep
+            red, green, blue = color
             red += spread * (0.08 + 0.5 * book * book - red) * (1.0 - edge)
             green += spread * (0.06 + 0.35 * abs(math.sin(17.0 * book)) - green) * (1.0 - edge)
             blue += spread * (0.05 + 0.4 * abs(math.sin(41.0 * book)) - blue) * (1.0 - edge)
+            color = red, green, blue
     elif kind == PICTURE:
         blend = smoothstep(-0.2, 0.2, v - size + 0.35 * coarse + 0.12 * math.sin(5.0 * u + 9.0 * shift))
-    tone = max(tone, 0.08)
-    return (
-        tone * (red + blend * (materials[i, ACCENT] - red)),
-        tone * (green + blend * (materials[i, ACCENT + 1] - green)),
-        tone * (blue + blend * (materials[i, ACCENT + 2] - blue)),
-        glow,
-    )
+    return times(max(tone, 0.08), mix(color, triple(materials[i], ACCENT), blend)), glow

@@ -45,6 +45,9 @@ COLORS: dict[str, tuple[int, int, int]] = {
 UNCOLORED = ("pine", "tree", "plant")
 """Objects whose name already says their colour."""
 
+LITTLE_WORDS = "an and moving on the horizon under sky in room with floor walls outside empty plain"
+"""What stands between the words above in captions."""
+
 _COUNTS = {1: "a", 2: "two", 3: "three", 4: "four", 5: "five", 6: "six"}
 
 
@@ -107,24 +110,4 @@ def vocabulary() -> tuple[str, ...]:
     """Every word a caption can contain, sorted."""
     words = {*SKIES, *GROUNDS, *SKYLINES, *FLOORS, *COLORS, *_COUNTS.values()}
     words |= {word for noun in (*OUTDOOR_OBJECTS, *INDOOR_OBJECTS) for word in (noun, plural(noun))}
-    words |= set(
-        [
-            "an",
-            "and",
-            "moving",
-            "on",
-            "the",
-            "horizon",
-            "under",
-            "sky",
-            "in",
-            "room",
-            "with",
-            "floor",
-            "walls",
-            "outside",
-            "empty",
-            "plain",
-        ]
-    )
-    return tuple(sorted(words))
+    return tuple(sorted(words.union(LITTLE_WORDS.split())))

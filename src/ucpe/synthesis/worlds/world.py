@@ -201,7 +201,7 @@ class World:
         widths = array(np.broadcast_to(array(widths, np.float32), valid.shape), np.float32)
         caster = Caster(self, time, threads)
         flat = _flat(origins, directions, valid)
-        light, depth, objects = caster.color(flat, widths.ravel(), IDENTITY)
+        depth, objects, light = caster.see(flat, IDENTITY, widths.ravel())
         color = caster.bytes(light, flat[2], flat[2], valid.shape[-1] if valid.ndim >= 2 else 1, 1)
         shape = valid.shape
         return WorldImage(color.reshape(*shape, 3), depth.reshape(shape), valid, objects.reshape(shape))
@@ -209,7 +209,7 @@ class World:
     def depth(self, rays: Any, time: float = 0.0, *, threads: int | None = None) -> np.ndarray:
         """Distance (...) in metres along rays (origins, directions, valid), inf for sky; faster than `render`."""
         origins, directions, valid = unpack_rays(rays)
-        depth, _ = Caster(self, time, threads).depth(_flat(origins, directions, valid), IDENTITY)
+        depth, *_ = Caster(self, time, threads).see(_flat(origins, directions, valid), IDENTITY)
         return depth.reshape(valid.shape)
 
 
@@ -265,9 +265,9 @@ class WorldView:
         """What the lens sees at a camera-to-world pose (4, 4) in metres and a time in seconds."""
         caster = Caster(world, time, threads)
         pose = np.ascontiguousarray(array(pose, np.float64)[:3])
-        light, depth, owner = caster.color(self.fine, self.widths, pose)
+        depth, owner, light = caster.see(self.fine, pose, self.widths)
         if self.samples > 1:
-            depth, owner = caster.depth(self.centre, pose)
+            depth, owner, _ = caster.see(self.centre, pose)
         color = caster.bytes(light, self.fine[2], self.centre[2], self.shape[1], self.samples)
         return WorldImage(
             color.reshape(*self.shape, 3), depth.reshape(self.shape), self.valid, owner.reshape(self.shape)
