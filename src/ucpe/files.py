@@ -31,6 +31,8 @@ MAX_NAME = 150
 """Maximum length of a file name made from a title; systems take 255, and temporary names are longer."""
 
 _numbers = itertools.count()
+_UMASK = os.umask(0o077)
+os.umask(_UMASK)
 _tidied: set[Path] = set()
 
 
@@ -56,9 +58,13 @@ def temporary_name(path: str | Path) -> Path:
 
 
 def commit(temporary: Path, path: str | Path) -> None:
-    """Give a complete temporary file its name, in one step and once its bytes are on the disk."""
+    """Give a complete temporary file its name, in one step and once its bytes are on the disk.
+
+    It may be read by whoever may read other new files: safetensors leaves files that only their owner can.
+    """
     with open(temporary, "rb") as file:
         os.fsync(file.fileno())
+    temporary.chmod(0o666 & ~_UMASK)
     os.replace(temporary, path)
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import save_file
 
 sys.path.insert(0, str(Path(__file__).parent))
 
@@ -320,6 +321,13 @@ def test_two_writers_of_one_video_leave_a_whole_video(tmp_path):
             two.write(255 - frame)
     assert len(list(read_video(tmp_path / "video.mp4"))) == 6
     assert [path.name for path in tmp_path.iterdir()] == ["video.mp4"]
+
+
+def test_what_safetensors_writes_may_be_read_by_whoever_may_read_other_files(tmp_path):
+    (tmp_path / "plain").write_text("")
+    with atomic_file(tmp_path / "weights.safetensors") as temporary:
+        save_file({"a": torch.zeros(2)}, temporary)
+    assert (tmp_path / "weights.safetensors").stat().st_mode == (tmp_path / "plain").stat().st_mode
 
 
 def test_what_dead_processes_left_behind_is_removed(tmp_path):
