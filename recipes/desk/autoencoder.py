@@ -65,6 +65,8 @@ class AutoencoderRecipe:
     kl_weight: float = 1e-3
     edge_weight: float = 1.0
     """Weight of the difference of neighbouring pixels and frames."""
+    energy_weight: float = 0.0
+    """Weight of the difference of gradient energies in windows of 4 x 4 pixels: an edge may move, but not fade."""
     perceptual_weight: float = 0.0
     """Weight of ST-LPIPS between some frames."""
     judged_frames: int = 8
@@ -173,6 +175,8 @@ def _loss(
     mean, variance, log_variance = posterior.mean.float(), posterior.var.float(), posterior.logvar.float()
     kl = 0.5 * (mean.square() + variance - 1 - log_variance).mean()
     loss = pixel + recipe.edge_weight * edges + recipe.kl_weight * kl
+    if recipe.energy_weight:
+        loss = loss + recipe.energy_weight * functional.l1_loss(_local_energy(decoded), _local_energy(video))
     if recipe.perceptual_weight:
         made, true = (clip.transpose(1, 2).flatten(0, 1) for clip in (decoded, video))  # (B * N, 3, H, W)
         chosen = torch.randperm(len(made))[: recipe.judged_frames]
@@ -181,6 +185,16 @@ def _loss(
     sharpness = (decoded.detach().diff(dim=-1).square().mean() / video.diff(dim=-1).square().mean()).item()
     shown = {"loss": loss.item(), "pixel": pixel.item(), "edges": edges.item(), "kl": kl.item(), "psnr": psnr}
     return loss, decoded, {**shown, "sharpness": sharpness}
+
+
+def _local_energy(
+    video: Tensor,  # (B, 3, N, H, W)
+) -> Tensor:
+    """Root mean square gradient (B * N, 1, h, w) in overlapping windows of 4 x 4 pixels."""
+    frames = video.transpose(1, 2).flatten(0, 1)
+    across, down = frames.diff(dim=-1)[..., :-1, :], frames.diff(dim=-2)[..., :-1]
+    energy = (across.square() + down.square()).mean(dim=1, keepdim=True)
+    return (functional.avg_pool2d(energy, 4, stride=2) + 1e-5).sqrt()
 
 
 def _random_crops(recipe: AutoencoderRecipe, step: int, shards: _Shards) -> Tensor:

@@ -9,14 +9,17 @@ from torch import Tensor, nn
 from torch.nn import functional
 from torch.nn.utils.parametrizations import spectral_norm
 
+FINE_GAIN = 4.0
+"""Factor of fine detail, which is weak beside the picture and is what a blurred one lacks."""
+
 
 class Critic(nn.Module):
-    """Judges patches of two consecutive frames."""
+    """Judges patches of two consecutive frames, beside what is fine in the second of them."""
 
     def __init__(self, widths: tuple[int, ...] = (32, 64, 128)):
         super().__init__()
         layers: list[nn.Module] = []
-        channels = 6
+        channels = 9
         for width in widths:
             layers.append(spectral_norm(nn.Conv2d(channels, width, 4, stride=2, padding=1)))
             channels = width
@@ -28,7 +31,9 @@ class Critic(nn.Module):
         clips: Tensor,  # (B, 3, N, H, W) in [-1, 1], N > 1
     ) -> tuple[Tensor, list[Tensor]]:
         """Verdicts (B * (N - 1), 1, h, w), larger for true, and the features that led to them."""
-        hidden = torch.cat([clips[:, :, :-1], clips[:, :, 1:]], dim=1).transpose(1, 2).flatten(0, 1)
+        before, now = (part.transpose(1, 2).flatten(0, 1) for part in (clips[:, :, :-1], clips[:, :, 1:]))
+        smooth = functional.avg_pool2d(now, 5, stride=1, padding=2, count_include_pad=False)
+        hidden = torch.cat([before, now, FINE_GAIN * (now - smooth)], dim=1)
         features = []
         for layer in self.layers:
             hidden = functional.leaky_relu(layer(hidden), 0.2)
