@@ -6,7 +6,7 @@ import os
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import tyro
 
@@ -58,6 +58,8 @@ class ClipOptions:
     """Number of the first shard, to share the work between machines."""
     validation: bool = False
     """Render worlds that training never sees."""
+    style: Literal["plain", "textured"] = "plain"
+    """Large tiles, smooth skies and clear edges, or worlds with texture."""
     work: Annotated[WorkOptions, tyro.conf.arg(name="")] = field(default_factory=WorkOptions)
 
 
@@ -109,7 +111,7 @@ def _render(options: ClipOptions) -> None:
     from ucpe.desk.clips import VALIDATION_SEED, render_shard
 
     seed = VALIDATION_SEED if options.validation else 0
-    stage = Calls(partial(render_shard, first_seed=seed, folder=options.output), "shards")
+    stage = Calls(partial(render_shard, first_seed=seed, folder=options.output, style=options.style), "shards")
     items = [Item(str(number), number) for number in range(options.first, options.first + options.shards)]
     with progress_bar(pace=True) as show:
         complete(run(stage, items, progress=show, **vars(options.work)))
