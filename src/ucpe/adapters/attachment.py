@@ -77,13 +77,13 @@ class Adapter(ModelMixin, ConfigMixin):  # type: ignore[misc]
         """The cameras of a batch of clips, one trajectory of all video frames each, for a video of that size."""
         cameras = [cameras] if isinstance(cameras, Trajectory) else list(cameras)
         grid = self._token_grid(cameras, height, width)
-        clips = [self._encode(camera, grid, height, width) for camera in cameras]
+        clips = [self.encode_clip(camera, grid, height, width) for camera in cameras]
         stack: dict[str, Any] = {"operator": Operator.stack, "features": torch.stack, "rays": torch.stack}
         parts = {name: stack[name]([clip[name] for clip in clips]) for name in clips[0]}
         return CameraCondition(grid, len(clips), **parts)
 
     @abstractmethod
-    def _encode(self, camera: Trajectory, grid: TokenGrid, height: int, width: int) -> dict[str, Any]:
+    def encode_clip(self, camera: Trajectory, grid: TokenGrid, height: int, width: int) -> dict[str, Any]:
         """The operator, features and rays of a clip's `CameraCondition`, those that this adapter uses."""
 
     @abstractmethod

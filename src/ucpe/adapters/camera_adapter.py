@@ -110,7 +110,8 @@ class CameraAdapter(Adapter):
         """A fresh adapter that fits a transformer; takes the options of the constructor."""
         return super().for_transformer(transformer, **{"base_heads": backbone_of(transformer).heads, **options})
 
-    def _encode(self, camera: Trajectory, grid: TokenGrid, height: int, width: int) -> dict[str, Any]:
+    def encode_clip(self, camera: Trajectory, grid: TokenGrid, height: int, width: int) -> dict[str, Any]:
+        """Operator, Lat-Up map and rays of a clip, as far as the encoding uses them."""
         encoding, orientation = self.config["encoding"], self.config["orientation"]
         position = self.config["token_position"]
         camera = self._token_cameras(self._placed(camera))

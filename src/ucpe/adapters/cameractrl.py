@@ -58,7 +58,7 @@ class CameraCtrl(Adapter):
         features = self.residual_block(self.conv(self.pixel_unshuffle(images)))
         return features.unflatten(0, packed.shape[:2]).permute(0, 1, 3, 4, 2).flatten(1, 3)
 
-    def _encode(self, camera: Trajectory, grid: TokenGrid, height: int, width: int) -> dict[str, Any]:
+    def encode_clip(self, camera: Trajectory, grid: TokenGrid, height: int, width: int) -> dict[str, Any]:
         """Plücker video (frames, channels, height, width) with the video frames of a token as channels.
 
         The first frame stands alone in a video autoencoder's latents; it is repeated to fill its token.

@@ -54,7 +54,8 @@ class ReCamMaster(Adapter):
         tuned = {id(value) for block in backbone.blocks for value in backbone.attention(block).parameters()}
         return [(name, value) for name, value in backbone.transformer.named_parameters() if id(value) in tuned]
 
-    def _encode(self, camera: Trajectory, grid: TokenGrid, height: int, width: int) -> dict[str, Any]:
+    def encode_clip(self, camera: Trajectory, grid: TokenGrid, height: int, width: int) -> dict[str, Any]:
+        """Raw camera parameters of a clip, one row for every latent frame."""
         camera = self._token_cameras(absolute_poses(camera, self.config["orientation"]))
         return {"features": raw_parameters(camera.lens, camera.c2w, height, width)}
 

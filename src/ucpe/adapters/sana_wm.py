@@ -84,7 +84,8 @@ class SanaWMCamera(Adapter):
         named = backbone_of(transformer).transformer.named_parameters()
         return [(name, value) for name, value in named if any(part in name for part in parts)]
 
-    def _encode(self, camera: Trajectory, grid: TokenGrid, height: int, width: int) -> dict[str, Any]:
+    def encode_clip(self, camera: Trajectory, grid: TokenGrid, height: int, width: int) -> dict[str, Any]:
+        """SANA-WM's own rays and Plücker images of a clip."""
         camera = camera.relative_to_first()
         latent = self._token_cameras(camera)
         rows, columns = (size // self.config["spatial_stride"] for size in (height, width))

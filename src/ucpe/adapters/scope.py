@@ -97,7 +97,8 @@ class SCoPE(Adapter):
         layers = tuple(TUNED_NAMES.values())
         return [(name, value) for name, value in named if name.split(".", 2)[-1].rpartition(".")[0] in layers]
 
-    def _encode(self, camera: Trajectory, grid: TokenGrid, height: int, width: int) -> dict[str, Any]:
+    def encode_clip(self, camera: Trajectory, grid: TokenGrid, height: int, width: int) -> dict[str, Any]:
+        """Plücker rays of a clip's tokens, relative to the first frame."""
         camera = self._token_cameras(camera.relative_to_first())
         return {"features": plucker_rays(camera.lens, camera.c2w, grid.rows, grid.columns).flatten(0, 2)}
 
