@@ -85,7 +85,7 @@ class SanaWMCamera(Adapter):
         return [(name, value) for name, value in named if any(part in name for part in parts)]
 
     def encode_clip(self, camera: Trajectory, grid: TokenGrid, height: int, width: int) -> dict[str, Any]:
-        """SANA-WM's own rays and Plücker images of a clip."""
+        """Rays of a clip as SANA-WM takes them, and its Plücker images or Lat-Up map."""
         camera = camera.relative_to_first()
         latent = self._token_cameras(camera)
         rows, columns = (size // self.config["spatial_stride"] for size in (height, width))
