@@ -40,9 +40,9 @@ class AutoencoderRecipe:
     The encoder starts as the principal components of the clips, and stays so unless it is trained too.
     """
 
-    channels: int = 16
+    channels: int = 24
     """Channels of the latents. The last level of the encoder must have twice as many and one more."""
-    base_dim: int = 16
+    base_dim: int = 17
     """Channels of the encoder's first layer."""
     decoder_base_dim: int = 32
     """Channels of the decoder's last layer."""

@@ -25,10 +25,11 @@ from ucpe.adapters import CameraAdapter, CameraCondition
 from ucpe.adapters.backbones import TokenGrid
 from ucpe.desk import FRAMES, HEIGHT, TEXT_TOKENS, WEIGHTS, WIDTH
 from ucpe.desk.clips import DeskClips, load_shard, shard_paths
-from ucpe.desk.model import make_text_encoder, make_transformer
+from ucpe.desk.model import make_text_encoder, make_tokenizer, make_transformer
 from ucpe.encodings import camera_operator, lat_up_map
 from ucpe.generation.loading import ADAPTER_FOLDER
 from ucpe.lenses import UCM
+from ucpe.synthesis.worlds import vocabulary
 from ucpe.training.checkpoints import gather_state, load_checkpoint, restore_state, save_checkpoint
 from ucpe.training.denoiser import Batch, Denoiser, PromptEncoder
 from ucpe.training.encoded import encode_video, to_model_range
@@ -57,7 +58,7 @@ class Options:
     model: Path = WEIGHTS
     """Pipeline folder with its adapter to start from; its autoencoder must have a linear encoder."""
     fresh: bool = False
-    """Take only tokenizer, scheduler and autoencoder from it, and start with new weights."""
+    """Take only scheduler and autoencoder from it, and start with new weights that know every word of the worlds."""
     autoencoder: Path | None = None
     """Folder of another autoencoder with a linear encoder."""
     minutes: float = 120
@@ -225,7 +226,9 @@ def load(options: Options) -> tuple[Any, Denoiser]:
     torch.manual_seed(options.seed)
     if options.fresh:
         transformer = make_transformer(pipe.vae.config.z_dim)
-        pipe.register_modules(transformer=transformer, text_encoder=make_text_encoder(len(pipe.tokenizer)))
+        tokenizer = make_tokenizer(vocabulary())
+        text_encoder = make_text_encoder(len(tokenizer))
+        pipe.register_modules(transformer=transformer, tokenizer=tokenizer, text_encoder=text_encoder)
         pass_latents_through(transformer)
         adapter = CameraAdapter.for_transformer(transformer, **BRANCH)
     else:

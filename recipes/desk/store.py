@@ -18,7 +18,7 @@ import tyro
 
 from ucpe.adapters import CameraAdapter
 from ucpe.desk.clips import load_shard, shard_paths
-from ucpe.files import write_file, write_json
+from ucpe.files import write_file
 from ucpe.generation.loading import ADAPTER_FOLDER
 
 SPECIAL = ("<pad>", "</s>", "<unk>")
@@ -54,6 +54,10 @@ def main() -> None:
     adapter.save_pretrained(options.output / ADAPTER_FOLDER)
     defaults = (options.model / "generation.json").read_text(encoding="utf-8")
     write_file(options.output / "generation.json", defaults)
+    for path in options.output.rglob("*.json"):
+        content = json.loads(path.read_text(encoding="utf-8"))
+        if content.pop("_name_or_path", None) is not None:  # a path of the machine that trained it
+            write_file(path, json.dumps(content, indent=2) + "\n")
     words = trained_words(options.data)
     keep_words(options.output / "tokenizer" / "tokenizer.json", words)
     print(f"{len(words)} words: {', '.join(sorted(words))}")
@@ -70,7 +74,7 @@ def keep_words(path: Path, words: set[str]) -> None:
     content = json.loads(path.read_text(encoding="utf-8"))
     known = content["model"]["vocab"]
     content["model"]["vocab"] = {word: number for word, number in known.items() if word in words or word in SPECIAL}
-    write_json(path, content)
+    write_file(path, json.dumps(content, indent=2) + "\n")
 
 
 if __name__ == "__main__":

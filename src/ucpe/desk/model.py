@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast, UMT5EncoderModel
 
 
-def transformer_config(channels: int = 16) -> dict[str, Any]:
+def transformer_config(channels: int = 24) -> dict[str, Any]:
     """Constructor arguments of the desk `WanTransformer3DModel` for latents of some channels."""
     return {
         "patch_size": (1, 2, 2),
@@ -28,7 +28,7 @@ def transformer_config(channels: int = 16) -> dict[str, Any]:
 
 
 def autoencoder_config(
-    base_dim: int = 16, decoder_base_dim: int = 32, dim_mult: tuple[int, ...] = (1, 2, 3), channels: int = 16
+    base_dim: int = 17, decoder_base_dim: int = 32, dim_mult: tuple[int, ...] = (1, 2, 3), channels: int = 24
 ) -> dict[str, Any]:
     """Constructor arguments of the desk `AutoencoderKLWan`: 8 x 8 x 4 compression into some channels."""
     return {
@@ -46,7 +46,7 @@ def autoencoder_config(
     }
 
 
-def make_transformer(channels: int = 16) -> WanTransformer3DModel:
+def make_transformer(channels: int = 24) -> WanTransformer3DModel:
     """A fresh desk transformer for latents of some channels."""
     from diffusers import WanTransformer3DModel
 
