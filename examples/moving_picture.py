@@ -15,7 +15,7 @@ import ucpe
 from ucpe.generation.loading import load_quietly
 from ucpe.trajectories import Trajectory
 
-PROMPT = "a red tower and a tree on grass, mountains on the horizon, under a clear sky"
+PROMPT = "a red tower on grass, hills on the horizon, under a clear sky"
 ZOOM, LABEL, GAP = 3, 18, 4
 SKY, GROUND, LINE, HORIZON = (
     np.array(color, float) for color in ((44, 62, 92), (52, 58, 48), (150,) * 3, (255, 212, 0))
@@ -58,7 +58,7 @@ def main() -> None:
     height, width = ZOOM * pipe.defaults.height, ZOOM * pipe.defaults.width
     columns = []
     for words, camera in shots(pipe.defaults.frames, pipe.defaults.fps).items():
-        video = pipe(PROMPT, camera, seed=1).videos[0].frames
+        video = pipe(PROMPT, camera, seed=2).videos[0].frames
         large = [
             np.asarray(Image.fromarray(frame).resize((width, height), Image.Resampling.BICUBIC)) for frame in video
         ]
