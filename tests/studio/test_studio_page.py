@@ -164,7 +164,7 @@ def test_a_prompt_that_describes_the_world_follows_it_until_it_says_something_el
     assert page.shot()["prompt"] == caption(page.shot())
     page.tab.get_by_role("tab", name="Scene").click()
     press(page, "Another")
-    shot = page.wait_for_shot(lambda shot: shot["scene"] == "world:13")
+    shot = page.wait_for_shot(lambda shot: shot["scene"] == "world:14")
     assert shot["prompt"] == caption(shot)
     page.tab.get_by_role("tab", name="Generate").click()
     page.tab.get_by_label("Prompt", exact=True).fill("a house")
@@ -172,7 +172,7 @@ def test_a_prompt_that_describes_the_world_follows_it_until_it_says_something_el
     page.wait_for_shot(lambda shot: shot["prompt"] == "a house")
     page.tab.get_by_role("tab", name="Scene").click()
     press(page, "Another")
-    shot = page.wait_for_shot(lambda shot: shot["scene"] == "world:14")
+    shot = page.wait_for_shot(lambda shot: shot["scene"] == "world:15")
     assert shot["prompt"] == "a house"
     page.tab.get_by_role("tab", name="Generate").click()
     press(page, "Describe the scene")

@@ -159,7 +159,7 @@ class Frozen(Generation):
     """
 
     base: str | None = None
-    """Another base, as `recipes/pair_base.py` writes it. [default: the bundled one]"""
+    """Another base, as `recipes/desk/pair_base.py` writes it. [default: the bundled one]"""
 
 
 def generation(arguments: Sequence[str]) -> None:

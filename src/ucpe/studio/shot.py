@@ -62,8 +62,8 @@ class Shot:
     fps: float = 8.0
     height: int = 270
     width: int = 480
-    scene: str = "world:12"
-    prompt: str = "a tree and a green pyramid on snow, mountains on the horizon, under a cloudy sky"
+    scene: str = "world:13"
+    prompt: str = "a pink lighthouse and a blue arch on grass, a city on the horizon, under a clear sky"
     negative: str = ""
     seed: int = 0
     steps: int | None = None

@@ -1,6 +1,6 @@
 """Train the frozen base of `ucpe bench generation frozen`: a video model of pairs that never saw a camera.
 
-    python -m recipes.pair_base --data pairs/ -o run/
+    python -m recipes.desk.pair_base --data pairs/ -o run/
 
 The same command again continues where the last one stopped. Every pair is also shown mirrored. The result,
 `run/pair_base.safetensors`, holds the averaged weights and the latents that they belong to.
