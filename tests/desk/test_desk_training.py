@@ -27,8 +27,8 @@ def test_autoencoder_trains_and_continues_bit_for_bit(tmp_path):
         critic_from=1,
     )
     whole = train_autoencoder(recipe, clips, tmp_path / "whole", quiet=True)
-    fields = "--channels 16 --base-dim 12 --decoder-base-dim 4 --steps 4 --batch 1 --frames 5 --height 32 --width 32 --warmup 2"
-    fields += " --critic-weight 0.4 --critic-from 1"
+    fields = "--channels 16 --base-dim 12 --decoder-base-dim 4 --steps 4 --batch 1 --frames 5 --height 32 --width 32"
+    fields += " --warmup 2 --critic-weight 0.4 --critic-from 1"
     folders = ["--data", str(clips), "-o", str(tmp_path / "parts")]
     main([*folders, *fields.split(), "--checkpoint-every", "2"])
     curve = (tmp_path / "parts/metrics.jsonl").read_text()

@@ -63,7 +63,7 @@ LARGE = 100_000
 """Numbers per clip above which encoded cameras are not kept."""
 
 BASE = Path(__file__).with_name("pair_base.safetensors")
-"""The frozen base: this transformer with its words and latents, made by `recipes/desk/pair_base.py` without a camera."""
+"""The frozen base, with its words and latents, made by `recipes/desk/pair_base.py` without a camera."""
 
 MakeAdapter = Callable[[nn.Module], Adapter | None]
 
